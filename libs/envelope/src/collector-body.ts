@@ -1,0 +1,253 @@
+import { canonical } from './canonical.js';
+import { MAX_ENVELOPE_BYTES } from './envelope.js';
+import { EnvelopeError } from './error.js';
+import { bool, hash, origin, pattern, positive, sha256, sinkName, time, words, type Rule } from './rules.js';
+import { parseStrictJson } from './strict-json.js';
+
+/** JSON as far as a policy needs it: no fractions, so that every reader sees the same numbers. */
+export type PlainJson =
+  null | boolean | number | string | readonly PlainJson[] | { readonly [key: string]: PlainJson };
+
+/** A policy by its digest, or whole. */
+export type PolicyReference = string | { readonly [key: string]: PlainJson };
+
+export type TokenRole = 'agent' | 'sink' | 'verifier';
+export type SinkKind = 'proxy' | 'hook' | 'otlp' | 'forward' | 'verifier' | 'other';
+
+/** Entry 0 of every log: what the log is and which keys speak for it. */
+export interface LogGenesis {
+  readonly kind: 'log.genesis';
+  readonly v: 1;
+  readonly log: string;
+  /** Verifier key (C2SP signed note) of checkpoints. */
+  readonly vkey: string;
+  /** Verifier key of ack heads, named `<origin>/ack`. */
+  readonly ackKey: string;
+  /** `prj_...` */
+  readonly project: string;
+  /** Display name, 1-200 characters. */
+  readonly name: string;
+  /** Fingerprints (sha256 of the DER) of the certificate chain, leaf first, root last. */
+  readonly x5c: readonly string[];
+  readonly policy: PolicyReference;
+}
+
+export interface TokenIssued {
+  readonly kind: 'token.issued';
+  readonly v: 1;
+  readonly token: string;
+  readonly role: TokenRole;
+  /** Sinks the token may append for; absent: any. */
+  readonly sinks?: readonly string[] | undefined;
+  readonly expires?: string | undefined;
+  readonly domain?: string | undefined;
+  readonly by: string;
+}
+
+export interface TokenRevoked {
+  readonly kind: 'token.revoked';
+  readonly v: 1;
+  readonly token: string;
+  readonly by: string;
+}
+
+export interface AuditorIssued {
+  readonly kind: 'auditor.issued';
+  readonly v: 1;
+  readonly auditor: string;
+  readonly by: string;
+}
+
+export interface AuditorRevoked {
+  readonly kind: 'auditor.revoked';
+  readonly v: 1;
+  readonly auditor: string;
+  readonly by: string;
+}
+
+export interface SinkDeclared {
+  readonly kind: 'sink.declared';
+  readonly v: 1;
+  readonly sink: string;
+  readonly sinkKind?: SinkKind | undefined;
+  readonly required?: boolean | undefined;
+  readonly domain?: string | undefined;
+  /** Ed25519 public key, base64 of 32 bytes; `fingerprint` is its first 16 hex digits of SHA-256. */
+  readonly key?: string | undefined;
+  readonly fingerprint?: string | undefined;
+  /** Seconds between heartbeats the sink promises. */
+  readonly heartbeat?: number | undefined;
+  readonly by: string;
+}
+
+export interface PolicySet {
+  readonly kind: 'policy.set';
+  readonly v: 1;
+  readonly policy: PolicyReference;
+  readonly by: string;
+}
+
+export interface ReceiptIssued {
+  readonly kind: 'receipt.issued';
+  readonly v: 1;
+  /** Digest of the receipt's bytes. */
+  readonly receipt: string;
+  readonly scope: ReceiptScope;
+  /** Size of the checkpoint the receipt stands on. */
+  readonly asOf: number;
+}
+
+export type ReceiptScope =
+  | { readonly type: 'event'; readonly index: number }
+  | { readonly type: 'range'; readonly first: number; readonly count: number };
+
+/** The body line of an entry the collector wrote itself. */
+export type CollectorBody =
+  | LogGenesis
+  | TokenIssued
+  | TokenRevoked
+  | AuditorIssued
+  | AuditorRevoked
+  | SinkDeclared
+  | PolicySet
+  | ReceiptIssued;
+
+const id = (prefix: string): Rule =>
+  pattern(
+    new RegExp(`^${prefix}_[0-9a-hjkmnp-tv-z]{26}$`),
+    `"${prefix}_" and 26 characters of lower-case base 32`,
+  );
+const vkey = pattern(/^[^\s+]{1,300}\+[0-9a-f]{8}\+[A-Za-z0-9+/]+={0,2}$/, 'a verifier key of a signed note');
+const domain = pattern(
+  /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/,
+  'a letter or digit, then up to 127 of A-Z a-z 0-9 . _ : -',
+);
+const natural: Rule = (value) =>
+  Number.isSafeInteger(value) && (value as number) >= 0 ? undefined : 'an integer from 0 to 2^53 - 1';
+const displayName: Rule = (value) =>
+  typeof value === 'string' && value.length >= 1 && value.length <= 200
+    ? undefined
+    : 'text of 1 to 200 characters';
+const policy: Rule = (value) =>
+  sha256(value) === undefined || (typeof value === 'object' && value !== null && !Array.isArray(value))
+    ? undefined
+    : 'a policy: its digest, or an object';
+const scope: Rule = (value) => {
+  const members = value as Record<string, unknown> | null;
+  if (typeof members === 'object' && members !== null) {
+    const keys = Object.keys(members).sort().join();
+    if (members['type'] === 'event' && keys === 'index,type' && natural(members['index']) === undefined)
+      return;
+    if (
+      members['type'] === 'range' &&
+      keys === 'count,first,type' &&
+      natural(members['first']) === undefined &&
+      positive(members['count']) === undefined
+    ) {
+      return;
+    }
+  }
+  return '{type: "event", index} or {type: "range", first, count}';
+};
+
+function listOf(rule: Rule, most: number, right: string): Rule {
+  return (value) =>
+    Array.isArray(value) && value.length <= most && value.every((item) => rule(item) === undefined)
+      ? undefined
+      : right;
+}
+
+interface Shape {
+  readonly required: Readonly<Record<string, Rule>>;
+  readonly optional?: Readonly<Record<string, Rule>>;
+}
+
+const by = id('adm');
+
+const SHAPES: Readonly<Record<CollectorBody['kind'], Shape>> = {
+  'log.genesis': {
+    required: {
+      log: origin,
+      vkey,
+      ackKey: vkey,
+      project: id('prj'),
+      name: displayName,
+      x5c: listOf(sha256, 8, 'at most 8 digests of certificates'),
+      policy,
+    },
+  },
+  'token.issued': {
+    required: { token: id('tok'), role: words('agent', 'sink', 'verifier'), by },
+    optional: { sinks: listOf(sinkName, 32, "at most 32 sinks' names"), expires: time, domain },
+  },
+  'token.revoked': { required: { token: id('tok'), by } },
+  'auditor.issued': { required: { auditor: id('aud'), by } },
+  'auditor.revoked': { required: { auditor: id('aud'), by } },
+  'sink.declared': {
+    required: { sink: sinkName, by },
+    optional: {
+      sinkKind: words('proxy', 'hook', 'otlp', 'forward', 'verifier', 'other'),
+      required: bool,
+      domain,
+      key: hash,
+      fingerprint: pattern(/^[0-9a-f]{16}$/, 'a key fingerprint: 16 lowercase hex digits'),
+      heartbeat: positive,
+    },
+  },
+  'policy.set': { required: { policy, by } },
+  'receipt.issued': { required: { receipt: sha256, scope, asOf: natural } },
+};
+
+/** The bytes of a statement: JCS, checked, one line without LF. Throws EnvelopeError. */
+export function formatCollectorBody(body: CollectorBody): Buffer {
+  check(body as unknown as Record<string, unknown>);
+  const bytes = Buffer.from(canonical(body), 'utf8');
+  assertSize(bytes);
+  return bytes;
+}
+
+/** Reads a statement; anything but its one canonical form is refused. */
+export function parseCollectorBody(bytes: Buffer): CollectorBody {
+  assertSize(bytes);
+  const value = parseStrictJson(bytes);
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new EnvelopeError('not_an_object', '', 'a statement is one JSON object');
+  }
+  const body = check(value as Record<string, unknown>);
+  if (canonical(body) !== bytes.toString('utf8')) {
+    throw new EnvelopeError('not_canonical', '', 'a statement is written as RFC 8785 says');
+  }
+  return body;
+}
+
+function check(value: Record<string, unknown>): CollectorBody {
+  const kind = value['kind'];
+  const shape =
+    typeof kind === 'string' && Object.hasOwn(SHAPES, kind)
+      ? SHAPES[kind as CollectorBody['kind']]
+      : undefined;
+  if (shape === undefined)
+    throw new EnvelopeError('unknown_kind', 'kind', 'kind is one of the statements of FORMAT.md');
+  if (value['v'] !== 1) throw new EnvelopeError('bad_value', 'v', 'v is the number 1');
+  for (const key of Object.keys(shape.required)) {
+    if (value[key] === undefined)
+      throw new EnvelopeError('missing_field', key, `${key} is required for ${String(kind)}`);
+  }
+  const rules: Readonly<Record<string, Rule>> = { ...shape.required, ...shape.optional };
+  for (const [key, member] of Object.entries(value)) {
+    if (key === 'kind' || key === 'v' || member === undefined) continue;
+    const rule = Object.hasOwn(rules, key) ? rules[key] : undefined;
+    if (rule === undefined) {
+      throw new EnvelopeError('unknown_field', key, `not a member of a ${String(kind)} statement`);
+    }
+    const right = rule(member);
+    if (right !== undefined) throw new EnvelopeError('bad_value', key, `${key} is ${right}`);
+  }
+  return value as unknown as CollectorBody;
+}
+
+function assertSize(bytes: Buffer): void {
+  if (bytes.length > MAX_ENVELOPE_BYTES) {
+    throw new EnvelopeError('too_long', '', `a statement is at most ${MAX_ENVELOPE_BYTES} bytes`);
+  }
+}

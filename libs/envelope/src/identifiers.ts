@@ -1,0 +1,39 @@
+import { createHmac, hash } from 'node:crypto';
+import { canonical } from './canonical.js';
+
+/** Salt of one line's commitment (32 bytes): keyed by the epoch's secret, so opening one says nothing of the others. */
+export function commitmentSalt(epochSecret: Buffer, seq: number): Buffer {
+  if (epochSecret.length !== 32) throw new RangeError('an epoch secret is 32 bytes');
+  if (!Number.isSafeInteger(seq) || seq < 1) throw new RangeError('seq is an integer from 1 to 2^53 - 1');
+  return createHmac('sha256', epochSecret).update(`belay/salt/v1\n${seq}`).digest();
+}
+
+/** `sha256:` commitment to content under a salt, FORMAT.md section 3. */
+export function commitment(salt: Buffer, content: Uint8Array): string {
+  return `sha256:${hash('sha256', Buffer.concat([salt, content]), 'hex')}`;
+}
+
+/** Key of a session's `call` and `match` identifiers (32 bytes), FORMAT.md section 4. */
+export function sessionKey(machineSecret: Buffer, session: string): Buffer {
+  if (machineSecret.length !== 32) throw new RangeError('a machine secret is 32 bytes');
+  return createHmac('sha256', machineSecret).update(`belay/session/v1\n${session}`).digest();
+}
+
+/** `call` where the sinks share the agent's own tool-use id. */
+export function callId(key: Buffer, toolUseId: string): string {
+  return keyed(key, `belay/call/v1\n${toolUseId}`);
+}
+
+/** `call` by tool, arguments and how many equal ones came before it (`occurrence` counts from 1). */
+export function weakCallId(key: Buffer, tool: string, occurrence: number, args: unknown): string {
+  return `weak:${keyed(key, `belay/weak-call/v1\n${tool}\n${occurrence}\n${canonical(args)}`)}`;
+}
+
+/** `match`: equal in every sink of the session that saw the same JSON value. */
+export function matchId(key: Buffer, content: unknown): string {
+  return keyed(key, `belay/match/v1\n${canonical(content)}`);
+}
+
+function keyed(key: Buffer, message: string): string {
+  return `hmac-sha256:${createHmac('sha256', key).update(message).digest('hex')}`;
+}
