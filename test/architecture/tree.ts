@@ -108,7 +108,7 @@ export function parseModule(path: string, text: string): Module {
         names: named.map((each) => (each.propertyName ?? each.name).text),
       });
     } else if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument)) {
-      add(node.argument.literal as ts.Expression, { typeOnly: true, lazy: false, names: [] });
+      add(node.argument.literal, { typeOnly: true, lazy: false, names: [] });
     } else if (ts.isCallExpression(node)) {
       const [first] = node.arguments;
       const called = node.expression;
