@@ -1,0 +1,147 @@
+/**
+ * The `belay` command. A command's module is loaded only when that command is run: `belay proxy` stands in front of
+ * every MCP server an agent starts, and must not pay for Nest, PostgreSQL or the administrator's commands.
+ */
+
+import { Command, CommanderError } from 'commander';
+import { readConfig } from './config.js';
+import { CliError, EXIT } from './exit.js';
+import { writeOut } from './output.js';
+
+interface Entry {
+  readonly description: string;
+  readonly load: () => Promise<{ register(program: Command): void }>;
+}
+
+const COMMANDS: Readonly<Record<string, Entry>> = {
+  proxy: {
+    description: 'run an MCP server behind a transparent, recording proxy',
+    load: () => import('./proxy.js'),
+  },
+  forward: {
+    description: 'stream events from a file or standard input to the log, as commitments',
+    load: () => import('./forward.js'),
+  },
+  login: {
+    description: 'store an append token and the address of its service',
+    load: () => import('./login.js'),
+  },
+  receipt: {
+    description: 'get, verify and read receipts',
+    load: () => import('./receipt.js'),
+  },
+  log: {
+    description: 'checkpoint, proofs, verification and whole-log check',
+    load: () => import('./log.js'),
+  },
+  project: { description: 'register a project', load: () => import('./admin.js') },
+  token: { description: 'issue, list and revoke append tokens', load: () => import('./admin.js') },
+  auditor: { description: 'issue a key that may read a project', load: () => import('./admin.js') },
+  sink: { description: 'declare a sink: its key, trust domain, heartbeat', load: () => import('./admin.js') },
+  tenant: { description: 'create a tenant (operator)', load: () => import('./admin.js') },
+  serve: {
+    description: 'run the whole service in one process',
+    load: () => import('./serve.js'),
+  },
+};
+
+const VERSION = '0.1.0';
+
+function programWithout(loaded: string | undefined): Command {
+  const program = new Command('belay')
+    .description('Record what an agent did where its machine cannot rewrite it, and prove it later.')
+    .version(VERSION)
+    .exitOverride()
+    .configureHelp({ showGlobalOptions: true })
+    .enablePositionalOptions()
+    .addHelpText(
+      'after',
+      '\nExit codes: 0 good, 1 bad, 2 undecided, 64 usage, 65 bad input, 69 unavailable, 70 our fault.',
+    );
+  for (const [name, { description }] of Object.entries(COMMANDS)) {
+    if (name !== loaded) program.command(name).description(description);
+  }
+  return program;
+}
+
+/**
+ * Runs one command line (without `node` and the script) and returns its exit code. A command sets
+ * `process.exitCode` for its answer and throws for a failure.
+ */
+export async function run(args: readonly string[]): Promise<number> {
+  const [first] = args;
+  const name = first !== undefined && Object.hasOwn(COMMANDS, first) ? first : undefined;
+  const json = args.slice(0, indexOfSeparator(args)).includes('--json');
+  try {
+    if (name === undefined) {
+      const program = programWithout(undefined);
+      if (first === undefined) {
+        await writeOut(program.helpInformation());
+        return EXIT.usage;
+      }
+      // `belay help proxy` and `belay --help` are commander's; `help NAME` has to know NAME's options.
+      if (first === 'help' && args[1] !== undefined) return await run([args[1], '--help']);
+      await program.parseAsync(args, { from: 'user' });
+      return EXIT.good;
+    }
+    const { register } = await (COMMANDS[name] as Entry).load();
+    const program = new Command('belay').version(VERSION).enablePositionalOptions().exitOverride();
+    register(program);
+    exitOverrideEverywhere(program);
+    await program.parseAsync(args, { from: 'user' });
+    return Number(process.exitCode ?? EXIT.good);
+  } catch (error) {
+    return await report(error, json);
+  }
+}
+
+/** What follows `--` belongs to somebody else's program. */
+function indexOfSeparator(args: readonly string[]): number {
+  const index = args.indexOf('--');
+  return index === -1 ? args.length : index;
+}
+
+function exitOverrideEverywhere(command: Command): void {
+  command.exitOverride();
+  for (const each of command.commands) exitOverrideEverywhere(each);
+}
+
+async function report(error: unknown, json: boolean): Promise<number> {
+  if (error instanceof CommanderError) {
+    // Commander has printed its message or the help already; asking for help is no mistake.
+    if (error.exitCode === 0) return EXIT.good;
+    if (json) await writeOut(`${JSON.stringify({ error: { code: 'usage', message: error.message } })}\n`);
+    return EXIT.usage;
+  }
+  const known = error instanceof CliError ? error : asCliError(error);
+  if (json) {
+    const { code, message, next } = known;
+    await writeOut(
+      `${JSON.stringify({ error: { code, message, ...(next === undefined ? {} : { next }) } })}\n`,
+    );
+  } else {
+    process.stderr.write(`belay: ${known.message}\n${known.next === undefined ? '' : `  ${known.next}\n`}`);
+  }
+  if (readConfig().debug) process.stderr.write(`${(error as Error).stack ?? String(error)}\n`);
+  return known.exit;
+}
+
+const SYSTEM_ERRORS: Readonly<Record<string, (path: string) => string>> = {
+  ENOENT: (path) => `${path}: no such file or folder`,
+  EACCES: (path) => `${path}: permission denied`,
+  EISDIR: (path) => `${path} is a folder`,
+  ENOSPC: (path) => `no space left for ${path}`,
+};
+
+/** Errors of the operating system that a person can act on are told as such; anything else is our fault. */
+function asCliError(error: unknown): CliError {
+  const { code, path, message } = error as NodeJS.ErrnoException;
+  const told = code === undefined ? undefined : SYSTEM_ERRORS[code];
+  if (told && path !== undefined) return new CliError(EXIT.badInput, String(code).toLowerCase(), told(path));
+  return new CliError(
+    EXIT.internal,
+    'internal',
+    `unexpected: ${message ?? String(error)}`,
+    'This is a fault in belay. Run again with BELAY_DEBUG=1 for the trace.',
+  );
+}

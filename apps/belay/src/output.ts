@@ -1,0 +1,59 @@
+import type { CliConfig } from './config.js';
+
+/** Colours for a terminal; plain text elsewhere. */
+export interface Style {
+  bold(text: string): string;
+  dim(text: string): string;
+  good(text: string): string;
+  bad(text: string): string;
+  warn(text: string): string;
+}
+
+export function styleFor(config: Pick<CliConfig, 'colour'>): Style {
+  const wrap = (open: number, close: number) => (text: string) =>
+    config.colour ? `\u001b[${open}m${text}\u001b[${close}m` : text;
+  return {
+    bold: wrap(1, 22),
+    dim: wrap(2, 22),
+    good: wrap(32, 39),
+    bad: wrap(31, 39),
+    warn: wrap(33, 39),
+  };
+}
+
+/**
+ * Writes to a pipe complete only later; a process that exits meanwhile cuts them off. Everything a command prints
+ * goes through here and is awaited.
+ */
+export function writeOut(text: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    process.stdout.write(text, (error) => {
+      // The reader of a pipe may leave early (`| head`); that is no failure of ours.
+      if (error && (error as NodeJS.ErrnoException).code !== 'EPIPE') reject(error);
+      else resolve();
+    });
+  });
+}
+
+/** One JSON document and a newline, or the text for a person: every command ends in this. */
+export async function print(json: boolean | undefined, value: unknown, text: () => string): Promise<void> {
+  await writeOut(json ? `${JSON.stringify(value, null, 2)}\n` : text());
+}
+
+/** Two columns, the first as wide as its widest cell. */
+export function columns(rows: readonly (readonly [string, string])[], indent = ''): string {
+  const width = Math.max(0, ...rows.map(([left]) => left.length));
+  return rows.map(([left, right]) => `${indent}${left.padEnd(width)}  ${right}\n`).join('');
+}
+
+/**
+ * Foreign text on its way to a terminal: control characters and bidirectional overrides are shown as escapes, so
+ * that an entry can't move the cursor, rewrite a verdict above it, or reorder what stands beside it.
+ */
+export function printable(text: string): string {
+  return text.replace(
+    // oxlint-disable-next-line eslint/no-control-regex -- these are what is looked for
+    /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+}
