@@ -1,0 +1,169 @@
+import {
+  collectorLine,
+  entryBytes,
+  entryLeaf,
+  entryMaker,
+  EnvelopeError,
+  formatCollectorBody,
+  parseCollectorBody,
+  parseEntry,
+  type CollectorBody,
+} from '@belay/envelope';
+import { leafHash } from '@belay/merkle';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { bytes, sample } from './sample.js';
+
+const TOKEN = 'tok_01k6b3yb80041061050r3gg28a';
+const ADMIN = 'adm_01k6b3yb80041061050r3gg28a';
+const fields = {
+  log: 'belay.example/acme/agents',
+  received: '2026-01-01T00:00:01.000Z',
+  role: 'sink',
+  token: TOKEN,
+  sink: 'proxy',
+} as const;
+const body = bytes(sample());
+
+describe("the collector's line", () => {
+  test('is the same by the fast maker and by its parts, and reads back', () => {
+    fc.assert(
+      fc.property(
+        fc.nat(Number.MAX_SAFE_INTEGER),
+        fc.option(fc.nat(Number.MAX_SAFE_INTEGER), { nil: undefined }),
+        fc.boolean(),
+        fc.boolean(),
+        (index, conflict, late, signed) => {
+          const shared = {
+            ...fields,
+            ...(late ? { late: true as const } : {}),
+            ...(signed ? { signed: '0123456789abcdef' } : {}),
+          };
+          const line = collectorLine({ ...shared, index, conflict });
+          const maker = entryMaker(shared);
+          expect(maker.line(index, conflict)).toBe(line);
+          expect(maker.entry(index, body, conflict)).toEqual(entryBytes(line, body));
+          expect(entryLeaf(line, body)).toEqual(leafHash(maker.entry(index, body, conflict)));
+          const entry = parseEntry(entryBytes(line, body));
+          expect(entry.by).toBe('sender');
+          expect(entry.body).toEqual(body);
+          expect(entry.line).toEqual({
+            v: 1,
+            index,
+            ...shared,
+            ...(conflict === undefined ? {} : { conflict }),
+          });
+        },
+      ),
+    );
+  });
+
+  test.each<[string, object]>([
+    ['no token', { token: undefined }],
+    ['a received time with micro-seconds', { received: '2026-01-01T00:00:01.000000Z' }],
+    ['a short fingerprint', { signed: 'abc' }],
+    ['a token on an entry of the collector', { role: 'collector' }],
+    ['an unknown role', { role: 'root' }],
+  ])('is refused with %s', (_, changes) => {
+    expect(() => collectorLine({ ...fields, ...changes, index: 0 } as never)).toThrow(EnvelopeError);
+  });
+
+  test.each([-1, 1.5, 2 ** 53, Number.NaN])('index %d is refused', (index) => {
+    expect(() => collectorLine({ ...fields, index })).toThrow(RangeError);
+  });
+});
+
+describe('parseEntry refuses', () => {
+  const line = collectorLine({ ...fields, index: 3 });
+  test.each<[string, Buffer]>([
+    ['a line that is not canonical', entryBytes(line.replace(',', ', '), body)],
+    [
+      'another order of members',
+      entryBytes(line.replace('"index":3,', '').replace('}', ',"index":3}'), body),
+    ],
+    ['another log', entryBytes(line, bytes(sample({ log: 'other' })))],
+    ['another sink', entryBytes(line, bytes(sample({ sink: 'other' })))],
+    ['a trailing LF', Buffer.concat([entryBytes(line, body), Buffer.from('\n')])],
+    ['no body', Buffer.from(line)],
+    ['an empty body', Buffer.from(`${line}\n`)],
+    [
+      'an envelope under role collector',
+      entryBytes(
+        collectorLine({ log: fields.log, received: fields.received, role: 'collector', index: 1 }),
+        body,
+      ),
+    ],
+  ])('%s', (_, entry) => {
+    expect(() => parseEntry(entry)).toThrow(EnvelopeError);
+  });
+});
+
+const statements: CollectorBody[] = [
+  {
+    kind: 'log.genesis',
+    v: 1,
+    log: fields.log,
+    vkey: 'belay.example/acme/agents+6b93115f+AWa+fjMsekUzMr2dCn99sFX1xe8aBq2mbZizn7aBDEc6',
+    ackKey: 'belay.example/acme/agents/ack+6b93115f+AWa+fjMsekUzMr2dCn99sFX1xe8aBq2mbZizn7aBDEc6',
+    project: 'prj_01k6b3yb80041061050r3gg28a',
+    name: 'Agents\nof Zürich',
+    x5c: [`sha256:${'0'.repeat(64)}`],
+    policy: { public: false, retain: { days: 30 } },
+  },
+  {
+    kind: 'token.issued',
+    v: 1,
+    token: TOKEN,
+    role: 'sink',
+    sinks: ['proxy'],
+    expires: '2027-01-01T00:00:00.000Z',
+    domain: 'host:a',
+    by: ADMIN,
+  },
+  { kind: 'token.revoked', v: 1, token: TOKEN, by: ADMIN },
+  { kind: 'auditor.issued', v: 1, auditor: 'aud_01k6b3yb80041061050r3gg28a', by: ADMIN },
+  { kind: 'auditor.revoked', v: 1, auditor: 'aud_01k6b3yb80041061050r3gg28a', by: ADMIN },
+  {
+    kind: 'sink.declared',
+    v: 1,
+    sink: 'proxy',
+    sinkKind: 'proxy',
+    required: true,
+    domain: 'd',
+    key: Buffer.alloc(32).toString('base64'),
+    fingerprint: '0123456789abcdef',
+    heartbeat: 60,
+    by: ADMIN,
+  },
+  { kind: 'policy.set', v: 1, policy: `sha256:${'1'.repeat(64)}`, by: ADMIN },
+  {
+    kind: 'receipt.issued',
+    v: 1,
+    receipt: `sha256:${'2'.repeat(64)}`,
+    scope: { type: 'range', first: 1, count: 9 },
+    asOf: 20,
+  },
+];
+
+describe('statements of the collector', () => {
+  test.each(statements.map((statement) => [statement.kind, statement] as const))(
+    '%s reads back, on one line',
+    (_, statement) => {
+      const written = formatCollectorBody(statement);
+      expect(written.includes(0x0a)).toBe(false);
+      expect(parseCollectorBody(written)).toEqual(statement);
+      const line = collectorLine({ log: fields.log, received: fields.received, role: 'collector', index: 0 });
+      expect(parseEntry(entryBytes(line, written))).toMatchObject({ by: 'collector', statement });
+    },
+  );
+
+  test('are refused with a member too many, one too few, or not canonical', () => {
+    for (const statement of statements) {
+      expect(() => formatCollectorBody({ ...statement, extra: 1 } as never)).toThrow(EnvelopeError);
+      const last = Object.keys(statement).at(-1) as string;
+      expect(() => formatCollectorBody({ ...statement, [last]: undefined } as never)).toThrow(EnvelopeError);
+      const spaced = Buffer.from(formatCollectorBody(statement).toString().replace(',', ' ,'));
+      expect(() => parseCollectorBody(spaced)).toThrow(EnvelopeError);
+    }
+  });
+});
