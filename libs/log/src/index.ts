@@ -1,0 +1,43 @@
+/**
+ * The sequencer: orders what senders append, commits it in one transaction, anchors it, signs it and answers. Ports
+ * (`LogStore`, `Anchor`, `LogKeys`) are implemented elsewhere; `checkLog` is the whole-state checker.
+ */
+export {
+  type Anchor,
+  AnchorConflict,
+  AnchorDamaged,
+  type AnchorPoint,
+  FileAnchor,
+  mayFollow,
+} from './anchor.js';
+export { entryMakerOf } from './entries.js';
+export {
+  DEFAULT_LIMITS,
+  LogBehindAnchor,
+  type LogKeys,
+  Sequencer,
+  type SequencerEvent,
+  type SequencerLimits,
+  type SequencerParts,
+} from './sequencer.js';
+export {
+  type BatchSignature,
+  type FullTile,
+  type Head,
+  type LogConfig,
+  type LogRecord,
+  type LogStore,
+  type LogTx,
+  type LogWrite,
+  type NewLog,
+  type Role,
+  type Run,
+  type SinkState,
+  type StateChange,
+  type StoredCheckpoint,
+  type StoredConflict,
+  type StoredReceipt,
+  StoreRefusal,
+  type TokenState,
+} from './store.js';
+export { LogTree, TreeDamaged, type TileReader } from './tree.js';

@@ -1,0 +1,1218 @@
+import { createHash, verify as verifySignature } from 'node:crypto';
+import {
+  batchMessage,
+  batchRoot,
+  type CollectorBody,
+  type CollectorLineFields,
+  entryMaker,
+  type EntryMaker,
+  EnvelopeError,
+  formatCollectorBody,
+  keyFingerprint,
+} from '@belay/envelope';
+import type {
+  Ack,
+  AckRun,
+  AppendRequest,
+  Change,
+  ChangeReply,
+  CheckpointReply,
+  CollectorFault,
+  Outcome,
+} from '@belay/contracts';
+import { foldNodes, type Hash, leafHash } from '@belay/merkle';
+import {
+  ackHeadText,
+  formatCheckpoint,
+  formatVkey,
+  type NoteSigner,
+  publicKeyObject,
+  signatureLine,
+  signNote,
+} from '@belay/note';
+import { type Anchor, AnchorConflict } from './anchor.js';
+import { entryMakerOf } from './entries.js';
+import {
+  type BatchSignature,
+  type Head,
+  type LogConfig,
+  type LogRecord,
+  type LogStore,
+  type LogTx,
+  type LogWrite,
+  type NewLog,
+  type Run,
+  type SinkState,
+  type StateChange,
+  type StoredConflict,
+  type StoredReceipt,
+  StoreRefusal,
+  type TokenState,
+} from './store.js';
+import { LogTree, TreeDamaged, type TileReader } from './tree.js';
+
+/** The collector's keys, by origin. Only the process that owns the log keys has one. */
+export interface LogKeys {
+  /** Makes (or derives) the key of a log and its certificate chain. */
+  create(origin: string, now: Date): Promise<{ readonly publicKey: Buffer; readonly x5c: readonly Buffer[] }>;
+  /** Signers under the names `<origin>` and `<origin>/ack`. Throws when their public key isn't `publicKey`. */
+  signers(origin: string, publicKey: Buffer): { readonly checkpoint: NoteSigner; readonly ack: NoteSigner };
+}
+
+export interface SequencerLimits {
+  /** Lines of one commit; a longer queue waits for the next. */
+  readonly commitLines: number;
+  /** Lines waiting per log before `overloaded` is answered. */
+  readonly queuedLines: number;
+  /** Logs kept in memory. */
+  readonly logs: number;
+}
+
+export const DEFAULT_LIMITS: SequencerLimits = { commitLines: 20_000, queuedLines: 100_000, logs: 1_000 };
+
+export interface SequencerParts {
+  readonly store: LogStore;
+  readonly anchor: Anchor;
+  readonly keys: LogKeys;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+  /** A fresh identifier for a log: `log_` and a ULID in lower case. */
+  readonly newLogId: () => string;
+  readonly originPrefix: string;
+  readonly limits?: Partial<SequencerLimits>;
+  /** Told of every fault that a person may have to look at. */
+  readonly report?: (event: SequencerEvent) => void;
+}
+
+export type SequencerEvent =
+  | { readonly event: 'commit_failed'; readonly origin: string; readonly error: unknown }
+  | { readonly event: 'settle_failed'; readonly origin: string; readonly error: unknown }
+  | { readonly event: 'halted'; readonly origin: string; readonly reason: string };
+
+/** The database is behind what the log key signed, or shows another tree for it. The service must not start. */
+export class LogBehindAnchor extends Error {
+  readonly origin: string;
+  constructor(origin: string, message: string) {
+    super(message);
+    this.name = 'LogBehindAnchor';
+    this.origin = origin;
+  }
+}
+
+/** A change of a project that exists. */
+type ProjectChange = Exclude<Change, { kind: 'tenant.create' | 'project.create' }>;
+
+interface PendingAppend {
+  readonly kind: 'append';
+  readonly request: AppendRequest;
+  readonly resolve: (outcome: Outcome<Ack>) => void;
+  /** Fingerprint of the key that `request.signature` was verified under; undefined: not tried yet. */
+  verified?: string | false;
+}
+
+interface PendingChange {
+  readonly kind: 'change';
+  readonly change:
+    | ProjectChange
+    | {
+        readonly kind: 'receipt.store';
+        readonly receipt: Omit<StoredReceipt, 'index'>;
+        readonly body: CollectorBody;
+      };
+  readonly resolve: (outcome: Outcome<ChangeReply>) => void;
+}
+
+interface PendingSign {
+  readonly kind: 'sign';
+  readonly resolve: (outcome: Outcome<CheckpointReply>) => void;
+}
+
+type Pending = PendingAppend | PendingChange | PendingSign;
+
+/** What became of one line of a request. */
+interface Placed {
+  readonly disposition: 'appended' | 'duplicate' | 'conflict';
+  readonly index: number;
+  readonly run: RunFacts;
+}
+
+/** The part of a run that the collector's line says. */
+type RunFacts = Pick<Run, 'token' | 'role' | 'received' | 'batch' | 'conflict'>;
+
+type DraftRun = Omit<Run, 'count'> & { count: number };
+
+/** One commit being put together. Thrown away when the transaction fails. */
+class Draft {
+  readonly lines: Buffer[] = [];
+  readonly leaves: Hash[] = [];
+  readonly runs: DraftRun[] = [];
+  readonly conflicts: StoredConflict[] = [];
+  readonly sinks: { sink: number; name: string }[] = [];
+  /** The run that the next line of the same request may lengthen. */
+  open: { readonly run: DraftRun; readonly facts: RunFacts } | null = null;
+  /** Key: `<sink> <epoch>`. */
+  readonly watermarks = new Map<string, { sink: number; epoch: string; next: number; stored: number }>();
+  readonly base: number;
+  readonly received: number;
+  constructor(base: number, received: number) {
+    this.base = base;
+    this.received = received;
+  }
+  get size(): number {
+    return this.base + this.lines.length;
+  }
+}
+
+/** A log in this process. Owner: the sequencer; `tree` and `config` only change between two commits. */
+class Lane {
+  readonly record: LogRecord;
+  readonly signers: { readonly checkpoint: NoteSigner; readonly ack: NoteSigner };
+  readonly queue: Pending[] = [];
+  queuedLines = 0;
+  /** The tree of the last commit this process saw; null: read it again. */
+  tree: LogTree | null = null;
+  config: { readonly version: number; readonly value: LogConfig } | null = null;
+  committing = false;
+  /** Anchor, signature and answers, one commit after the other in commit order. */
+  settling: Promise<void> = Promise.resolve();
+  /** Commits whose callers are not answered yet. */
+  unsettled = 0;
+  halted: string | null = null;
+  /** Lines appended in the running minute, per token with a rate. */
+  readonly spent = new Map<string, { minute: number; lines: number }>();
+  constructor(record: LogRecord, signers: Lane['signers']) {
+    this.record = record;
+    this.signers = signers;
+  }
+}
+
+/**
+ * Orders, commits and signs. One commit at a time per log: what arrives while one is in flight is the next, so the
+ * batch size follows the load and no timer is needed.
+ */
+export class Sequencer {
+  readonly #parts: SequencerParts;
+  readonly #limits: SequencerLimits;
+  readonly #lanes = new Map<string, Promise<Lane | null>>();
+  readonly #work = new Set<Promise<void>>();
+  #closing = false;
+
+  constructor(parts: SequencerParts) {
+    this.#parts = parts;
+    this.#limits = { ...DEFAULT_LIMITS, ...parts.limits };
+  }
+
+  /**
+   * Compares every log with the anchor. Throws LogBehindAnchor when the database lacks what was signed: going on
+   * would sign a second tree for a size that somebody already holds.
+   */
+  async start(): Promise<void> {
+    for (const record of await this.#parts.store.list()) {
+      const anchored = this.#parts.anchor.last(record.origin);
+      if (anchored === null) continue;
+      const head = await this.#parts.store.head(record);
+      if (head.size < anchored.size) {
+        throw new LogBehindAnchor(
+          record.origin,
+          `${record.origin}: the database holds ${head.size} entries, but the log key has signed ${anchored.size}. ` +
+            `${anchored.size - head.size} entries are missing. Bring back a database that has them; never delete the anchor`,
+        );
+      }
+      const tree = await this.#load(record, head);
+      const root = await tree.rootAt(anchored.size, this.#tiles(record));
+      if (!root.equals(anchored.root)) {
+        throw new LogBehindAnchor(
+          record.origin,
+          `${record.origin}: at size ${anchored.size} the database leads to root ${root.toString('hex')}, ` +
+            `but the log key has signed ${anchored.root.toString('hex')}. Entries were changed`,
+        );
+      }
+    }
+  }
+
+  /** Appends one sink's lines; resolves after they are durable, anchored and signed. Never rejects. */
+  async append(request: AppendRequest): Promise<Outcome<Ack>> {
+    return this.#submit<Ack>(
+      request.project,
+      (resolve) => ({ kind: 'append', request, resolve }),
+      request.lines.length,
+    );
+  }
+
+  /** Changes a project's state and logs it, in one transaction. */
+  async change(change: ProjectChange): Promise<Outcome<ChangeReply>> {
+    const log = await this.#find(change.project);
+    if (!log.ok) return log;
+    if (log.value.tenant !== change.tenant) return notFound('project');
+    return this.#submit<ChangeReply>(change.project, (resolve) => ({ kind: 'change', change, resolve }), 1);
+  }
+
+  /** Stores an issued receipt together with the entry that holds its digest. */
+  async recordReceipt(
+    project: string,
+    receipt: Omit<StoredReceipt, 'index'>,
+    body: CollectorBody,
+  ): Promise<Outcome<ChangeReply>> {
+    const change = { kind: 'receipt.store', receipt, body } as const;
+    return this.#submit<ChangeReply>(project, (resolve) => ({ kind: 'change', change, resolve }), 1);
+  }
+
+  /** Signs the present head as a checkpoint. It goes through the same queue, anchor and rule as an ack. */
+  async checkpoint(logId: string): Promise<Outcome<CheckpointReply>> {
+    let record: LogRecord | null;
+    try {
+      record = await this.#parts.store.find({ id: logId });
+    } catch (error) {
+      return unavailable(error);
+    }
+    if (!record) return notFound('log');
+    return this.#submit<CheckpointReply>(record.project, (resolve) => ({ kind: 'sign', resolve }), 0);
+  }
+
+  /** Creates a project's log: genesis, first append token and auditor key are its first entries. */
+  async createProject(change: Extract<Change, { kind: 'project.create' }>): Promise<Outcome<ChangeReply>> {
+    if (this.#closing) return shuttingDown();
+    const id = this.#parts.newLogId();
+    const origin = `${this.#parts.originPrefix}/${id}`;
+    const now = this.#parts.now();
+    try {
+      const { publicKey, x5c } = await this.#parts.keys.create(origin, new Date(now));
+      const log: NewLog = {
+        id,
+        project: change.project,
+        name: change.name,
+        tenant: change.tenant,
+        origin,
+        publicKey,
+        x5c,
+        public: change.public,
+      };
+      const { tree, record } = await this.#parts.store.transact(log, async (tx) => {
+        const draft = new Draft(0, Math.max(now, tx.head.received));
+        const vkey = formatVkey(origin, publicKey);
+        const changes: StateChange[] = [];
+        write(draft, tx.record, {
+          kind: 'log.genesis',
+          v: 1,
+          log: origin,
+          vkey,
+          ackKey: formatVkey(`${origin}/ack`, publicKey),
+          project: change.project,
+          name: change.name,
+          x5c: x5c.map((der) => `sha256:${createHash('sha256').update(der).digest('hex')}`),
+          policy: { public: change.public },
+        });
+        const token: Extract<Change, { kind: 'token.issue' }> = {
+          kind: 'token.issue',
+          tenant: change.tenant,
+          by: change.by,
+          project: change.project,
+          token: change.token.id,
+          secretHash: change.token.secretHash,
+          role: 'sink',
+        };
+        changes.push(apply(draft, tx.record, token, NOTHING_YET));
+        const auditor = {
+          ...token,
+          kind: 'auditor.issue',
+          auditor: change.auditor.id,
+          secretHash: change.auditor.secretHash,
+        } as const;
+        changes.push(apply(draft, tx.record, auditor, NOTHING_YET));
+        const grown = LogTree.empty().grow(draft.leaves);
+        await tx.write(finish(draft, grown, tx.head.config + 1, changes));
+        return { tree: grown, record: tx.record };
+      });
+      // A crash here leaves a log that nobody was told of and no signature for it: harmless.
+      await this.#parts.anchor.record(origin, tree.size, tree.root);
+      const vkey = formatVkey(origin, record.publicKey);
+      return {
+        ok: true,
+        value: { index: 0, size: tree.size, log: { id, origin, vkey, publicKey: record.publicKey } },
+      };
+    } catch (error) {
+      return faultOf(error);
+    }
+  }
+
+  /** Answers `shutting_down` from now on; resolves when everything accepted before has been answered. */
+  async close(): Promise<void> {
+    this.#closing = true;
+    while (this.#work.size > 0) await Promise.allSettled(this.#work);
+    for (const lane of await Promise.all(this.#lanes.values())) await lane?.settling;
+  }
+
+  async #submit<T>(
+    project: string,
+    make: (resolve: (outcome: Outcome<T>) => void) => Pending,
+    lines: number,
+  ): Promise<Outcome<T>> {
+    if (this.#closing) return shuttingDown();
+    let lane: Lane | null;
+    try {
+      lane = await this.#lane(project);
+    } catch (error) {
+      return unavailable(error);
+    }
+    if (!lane) return notFound('project');
+    if (lane.halted !== null) return halted(lane.halted);
+    if (lane.queuedLines + lines > this.#limits.queuedLines) {
+      return {
+        ok: false,
+        fault: {
+          kind: 'retry',
+          code: 'overloaded',
+          message: 'too many lines are waiting for this log',
+          retryAfter: 1,
+        },
+      };
+    }
+    return new Promise<Outcome<T>>((resolve) => {
+      const pending = make(resolve);
+      if (pending.kind === 'append') preverify(lane, pending);
+      lane.queue.push(pending);
+      lane.queuedLines += lines;
+      this.#run(lane);
+    });
+  }
+
+  async #find(project: string): Promise<Outcome<LogRecord>> {
+    try {
+      const lane = await this.#lane(project);
+      return lane ? { ok: true, value: lane.record } : notFound('project');
+    } catch (error) {
+      return unavailable(error);
+    }
+  }
+
+  #lane(project: string): Promise<Lane | null> {
+    const known = this.#lanes.get(project);
+    if (known) return known;
+    const { store, keys } = this.#parts;
+    const opening = store.find({ project }).then((record) => {
+      if (record === null) return null;
+      return new Lane(record, keys.signers(record.origin, record.publicKey));
+    });
+    this.#lanes.set(project, opening);
+    opening.then(
+      (lane) => {
+        // Projects that don't exist are not remembered: anybody can name any number of them.
+        if (lane === null) this.#lanes.delete(project);
+        else this.#evict();
+      },
+      () => this.#lanes.delete(project),
+    );
+    return opening;
+  }
+
+  /** Idle lanes beyond the limit are forgotten, oldest first; what they know is in the store. */
+  #evict(): void {
+    for (const [project, opening] of this.#lanes) {
+      if (this.#lanes.size <= this.#limits.logs) return;
+      void opening.then((lane) => {
+        if (
+          lane &&
+          !lane.committing &&
+          lane.unsettled === 0 &&
+          lane.queue.length === 0 &&
+          lane.halted === null
+        )
+          this.#lanes.delete(project);
+      });
+    }
+  }
+
+  #run(lane: Lane): void {
+    if (lane.committing) return;
+    lane.committing = true;
+    const work = this.#drain(lane).finally(() => {
+      lane.committing = false;
+      this.#work.delete(work);
+    });
+    this.#work.add(work);
+  }
+
+  async #drain(lane: Lane): Promise<void> {
+    while (lane.queue.length > 0) {
+      const batch = this.#take(lane);
+      if (lane.halted !== null) {
+        for (const pending of batch) pending.resolve(halted(lane.halted));
+        continue;
+      }
+      await this.#commit(lane, batch);
+    }
+    // The next commit of this lane may start at once; answering this one's callers goes on beside it.
+    const settling = lane.settling.finally(() => this.#work.delete(settling));
+    this.#work.add(settling);
+  }
+
+  /** The next commit: one change alone, or as many appends and signatures as fit. */
+  #take(lane: Lane): Pending[] {
+    const batch: Pending[] = [];
+    let lines = 0;
+    while (lane.queue.length > 0) {
+      const next = lane.queue[0] as Pending;
+      const weight = next.kind === 'append' ? next.request.lines.length : 0;
+      if (batch.length > 0 && (next.kind === 'change' || lines + weight > this.#limits.commitLines)) break;
+      lane.queue.shift();
+      lane.queuedLines -= next.kind === 'change' ? 1 : weight;
+      batch.push(next);
+      lines += weight;
+      if (next.kind === 'change') break;
+    }
+    return batch;
+  }
+
+  /**
+   * The one path on which a log grows:
+   *
+   *  1. lock the head row, place every line, extend the tree, write, commit  (one transaction)
+   *     Crash before the commit: nothing happened. The sender sends again.
+   *     Crash after it, or a commit whose outcome is unknown: the lines are in the log and nobody was told. The
+   *     sender sends again and gets `duplicate` with the index they have.
+   *  2. make (size, root) durable in the anchor
+   *     Crash before: the database is ahead of the anchor, which is allowed; nothing was signed for the new size.
+   *     Crash after: the same size and root are anchored again at the next signature, a no-op.
+   *  3. sign the head once
+   *  4. answer every caller
+   *     Crash before: as after 1.
+   *
+   * Recovery is this same path: the next commit finds the head row further on than memory and reads the tree again.
+   */
+  async #commit(lane: Lane, batch: readonly Pending[]): Promise<void> {
+    let committed: { tree: LogTree; answers: Map<Pending, Answer> };
+    try {
+      committed = await this.#parts.store.transact(lane.record, async (tx) => {
+        const tree = await this.#treeAt(lane, tx.head);
+        const config = await this.#configAt(lane, tx);
+        const draft = new Draft(tree.size, Math.max(this.#parts.now(), tx.head.received));
+        const answers = new Map<Pending, Answer>();
+        const changes: StateChange[] = [];
+        for (const pending of batch) {
+          if (pending.kind === 'sign') answers.set(pending, { kind: 'sign' });
+          else if (pending.kind === 'append')
+            answers.set(pending, await place(lane, tx, draft, config, pending));
+          else answers.set(pending, this.#change(lane, draft, config, pending, changes));
+        }
+        if (draft.lines.length === 0 && changes.length === 0) return { tree, answers };
+        const grown = tree.grow(draft.leaves);
+        await tx.write(
+          finish(
+            draft,
+            grown,
+            tx.head.config + (changes.length > 0 || draft.sinks.length > 0 ? 1 : 0),
+            changes,
+          ),
+        );
+        return { tree: grown, answers };
+      });
+    } catch (error) {
+      // Whether it was applied is unknown: forget, and let the next commit read the truth.
+      lane.tree = null;
+      lane.config = null;
+      if (error instanceof LogBehindAnchor || error instanceof TreeDamaged) this.#halt(lane, error.message);
+      else this.#parts.report?.({ event: 'commit_failed', origin: lane.record.origin, error });
+      for (const pending of batch)
+        pending.resolve(lane.halted === null ? unavailable(error) : halted(lane.halted));
+      return;
+    }
+    lane.tree = committed.tree;
+    lane.unsettled++;
+    lane.settling = lane.settling
+      .then(() => this.#settle(lane, committed.tree, committed.answers))
+      .finally(() => lane.unsettled--);
+  }
+
+  /** Steps 2 to 4. Runs beside the next commit's transaction, in commit order. Never rejects. */
+  async #settle(lane: Lane, tree: LogTree, answers: ReadonlyMap<Pending, Answer>): Promise<void> {
+    const { origin } = lane.record;
+    try {
+      await this.#parts.anchor.record(origin, tree.size, tree.root);
+      const text = ackHeadText(origin, BigInt(tree.size), tree.root);
+      let signature: string | undefined;
+      for (const [pending, answer] of answers) {
+        if (answer.kind === 'fault') {
+          pending.resolve({ ok: false, fault: answer.fault });
+        } else if (answer.kind === 'sign') {
+          const note = signNote(formatCheckpoint({ origin, size: BigInt(tree.size), root: tree.root }), [
+            lane.signers.checkpoint,
+          ]);
+          (pending as PendingSign).resolve({
+            ok: true,
+            value: { size: tree.size, root: tree.root.toString('base64'), note },
+          });
+        } else if (answer.kind === 'changed') {
+          (pending as PendingChange).resolve({ ok: true, value: { index: answer.index, size: tree.size } });
+        } else {
+          signature ??= signatureLine(text, lane.signers.ack).trimEnd();
+          const ack = await this.#ack(
+            lane.record,
+            tree,
+            signature,
+            (pending as PendingAppend).request,
+            answer.placed,
+            answer.refused,
+          );
+          (pending as PendingAppend).resolve({ ok: true, value: ack });
+        }
+      }
+    } catch (error) {
+      if (error instanceof AnchorConflict || error instanceof TreeDamaged) this.#halt(lane, error.message);
+      else this.#parts.report?.({ event: 'settle_failed', origin, error });
+      // The lines are in the log; a retry finds them. Answering twice is harmless, the first answer counts.
+      for (const pending of answers.keys())
+        pending.resolve(lane.halted === null ? unavailable(error) : halted(lane.halted));
+    }
+  }
+
+  async #ack(
+    record: LogRecord,
+    tree: LogTree,
+    signature: string,
+    request: AppendRequest,
+    placed: readonly (Placed | null)[],
+    refused: AppendRequest['refused'],
+  ): Promise<Ack> {
+    const read = this.#tiles(record);
+    const runs: AckRun[] = [];
+    for (let at = 0; at < placed.length;) {
+      const first = placed[at];
+      if (!first) {
+        at++;
+        continue;
+      }
+      let to = at + 1;
+      while (to < placed.length && continues(placed[to - 1] as Placed, placed[to] ?? null)) to++;
+      const { left, right } = await tree.around(first.index, first.index + (to - at), read);
+      runs.push({
+        disposition: first.disposition,
+        lines: [at, to],
+        index: first.index,
+        received: new Date(first.run.received).toISOString(),
+        token: first.run.token,
+        role: first.run.role as AckRun['role'],
+        ...(first.run.batch ? { signed: first.run.batch.fingerprint } : {}),
+        ...(first.run.conflict === null ? {} : { conflict: first.run.conflict }),
+        range: { left: left.map(base64), right: right.map(base64) },
+      });
+      at = to;
+    }
+    const ack: Ack = {
+      log: record.origin,
+      size: tree.size,
+      root: base64(tree.root),
+      signature,
+      runs,
+      refused,
+    };
+    if (request.head === undefined) return ack;
+    return { ...ack, consistency: (await tree.consistency(request.head, read)).map(base64) };
+  }
+
+  #change(
+    lane: Lane,
+    draft: Draft,
+    config: LogConfig,
+    pending: PendingChange,
+    changes: StateChange[],
+  ): Answer {
+    try {
+      const index = draft.size;
+      if (pending.change.kind === 'receipt.store') {
+        write(draft, lane.record, pending.change.body);
+        changes.push({ kind: 'receipt.issued', receipt: { ...pending.change.receipt, index } });
+      } else {
+        changes.push(apply(draft, lane.record, pending.change, config));
+      }
+      return { kind: 'changed', index };
+    } catch (error) {
+      if (error instanceof ChangeRefused) return { kind: 'fault', fault: error.fault };
+      if (error instanceof EnvelopeError) {
+        return {
+          kind: 'fault',
+          fault: { kind: 'refused', code: 'invalid', field: error.field, message: error.message },
+        };
+      }
+      throw error;
+    }
+  }
+
+  /** The tree at the locked head: what this process has, or what the store adds to it, or read anew. */
+  async #treeAt(lane: Lane, head: Head): Promise<LogTree> {
+    if (lane.tree && lane.tree.size === head.size && lane.tree.root.equals(head.root)) return lane.tree;
+    lane.tree = null;
+    const tree = await this.#load(lane.record, head);
+    const anchored = this.#parts.anchor.last(lane.record.origin);
+    if (anchored !== null) {
+      const root =
+        anchored.size <= tree.size ? await tree.rootAt(anchored.size, this.#tiles(lane.record)) : null;
+      if (!root?.equals(anchored.root)) {
+        throw new LogBehindAnchor(
+          lane.record.origin,
+          `the database lacks what was signed at size ${anchored.size}`,
+        );
+      }
+    }
+    return tree;
+  }
+
+  async #load(record: LogRecord, head: Head): Promise<LogTree> {
+    const from = head.size - (head.size % 256);
+    const leaves = await this.#leaves(record, from, head.size);
+    const tree = await LogTree.load(head.size, leaves, this.#tiles(record));
+    const frontier = head.frontier.length === 0 ? tree.root : foldNodes(head.frontier);
+    if (!tree.root.equals(head.root) || !frontier.equals(head.root)) {
+      throw new TreeDamaged(
+        `${record.origin}: entries, tiles and head row disagree at size ${head.size}; run belay log fsck`,
+      );
+    }
+    return tree;
+  }
+
+  async #leaves(record: LogRecord, from: number, to: number): Promise<Hash[]> {
+    if (from === to) return [];
+    const { store } = this.#parts;
+    const config = await store.config(record);
+    const names = new Map([...config.sinks.values()].map((sink) => [sink.sink, sink.name]));
+    const runs = await store.runs(record, from, to);
+    const leaves: Hash[] = [];
+    let at = 0;
+    let maker: EntryMaker | null = null;
+    for (const { index, line } of await store.lines(record, from, to)) {
+      let run = runs[at];
+      while (run && index >= run.first + run.count) {
+        run = runs[++at];
+        maker = null;
+      }
+      if (!run || index < run.first) throw new TreeDamaged(`${record.origin}: entry ${index} has no run`);
+      maker ??= entryMakerOf(record.origin, run, names.get(run.sink));
+      leaves.push(leafHash(maker.entry(index, line, run.conflict ?? undefined)));
+    }
+    return leaves;
+  }
+
+  #tiles(record: LogRecord): TileReader {
+    return (level, n) => this.#parts.store.tile(record, level, n);
+  }
+
+  async #configAt(lane: Lane, tx: LogTx): Promise<LogConfig> {
+    if (lane.config?.version !== tx.head.config) {
+      lane.config = { version: tx.head.config, value: await tx.config() };
+    }
+    return lane.config.value;
+  }
+
+  #halt(lane: Lane, reason: string): void {
+    if (lane.halted !== null) return;
+    lane.halted = reason;
+    this.#parts.report?.({ event: 'halted', origin: lane.record.origin, reason });
+  }
+}
+
+type Answer =
+  | { readonly kind: 'fault'; readonly fault: CollectorFault }
+  | { readonly kind: 'sign' }
+  | { readonly kind: 'changed'; readonly index: number }
+  | {
+      readonly kind: 'placed';
+      readonly placed: readonly (Placed | null)[];
+      readonly refused: AppendRequest['refused'];
+    };
+
+/** Decides for every line of a request whether it is new, and drafts those that are. */
+async function place(
+  lane: Lane,
+  tx: LogTx,
+  draft: Draft,
+  config: LogConfig,
+  pending: PendingAppend,
+): Promise<Answer> {
+  const { request } = pending;
+  const token = config.tokens.get(request.token);
+  const gate = mayAppend(token, request, draft.received, tx.head.size);
+  if (gate) return { kind: 'fault', fault: gate };
+  const known = config.sinks.get(request.sink);
+  const batch = vouch(lane, known, pending);
+  if (batch !== null && 'kind' in batch) return { kind: 'fault', fault: batch };
+  const sink = known?.sink ?? newSink(draft, config, request.sink);
+  const key = `${sink} ${request.epoch}`;
+  let mark = draft.watermarks.get(key);
+  if (!mark) {
+    const [next] = known ? await tx.epochs([{ sink, epoch: request.epoch }]) : [1];
+    mark = { sink, epoch: request.epoch, next: next as number, stored: next as number };
+    draft.watermarks.set(key, mark);
+  }
+  const spent = meter(lane, token as TokenState, draft.received);
+  const isNew = request.seqs.some((seq) => seq !== null && seq >= (mark as { next: number }).next);
+  if (spent && isNew && spent.lines >= (token?.rate ?? 0)) {
+    const retryAfter = Math.ceil(60 - (draft.received % 60_000) / 1_000);
+    return {
+      kind: 'fault',
+      fault: {
+        kind: 'refused',
+        code: 'rate_limited',
+        message: `the token's ${token?.rate} lines a minute are used up`,
+        retryAfter,
+      },
+    };
+  }
+  const facts: RunFacts = {
+    token: request.token,
+    role: (token as TokenState).role,
+    received: draft.received,
+    batch,
+    conflict: null,
+  };
+  const maker = entryMaker(lineFields(lane.record.origin, facts, request.sink));
+  const earlier = new Earlier(tx, draft, sink, request, mark.stored);
+  const placed: (Placed | null)[] = [];
+  for (let at = 0; at < request.lines.length; at++) {
+    const seq = request.seqs[at] ?? null;
+    const line = request.lines[at] as Buffer;
+    if (seq === null) {
+      placed.push(null);
+      continue;
+    }
+    const before = seq < mark.next ? await earlier.find(at, seq, line) : null;
+    if (before?.kind === 'same') {
+      placed.push(before.placed);
+      continue;
+    }
+    if (before?.kind === 'other') {
+      placed.push(draftConflict(draft, maker, facts, sink, request.epoch, seq, line, before.index));
+      continue;
+    }
+    placed.push(draftLine(draft, maker, facts, sink, request.epoch, seq, line));
+    if (seq >= mark.next) mark.next = seq + 1;
+    if (spent) spent.lines++;
+  }
+  return { kind: 'placed', placed, refused: request.refused };
+}
+
+/**
+ * Finds what already stands under a seq at or below the watermark: in this draft, or in the store. The store is asked
+ * once per stretch of consecutive seqs of the request.
+ */
+class Earlier {
+  readonly #tx: LogTx;
+  readonly #draft: Draft;
+  readonly #sink: number;
+  readonly #request: AppendRequest;
+  readonly #stored: number;
+  #from = 0;
+  #to = 0;
+  #runs: Run[] = [];
+  #lines = new Map<number, Buffer>();
+  #conflicts: StoredConflict[] = [];
+
+  constructor(tx: LogTx, draft: Draft, sink: number, request: AppendRequest, stored: number) {
+    this.#tx = tx;
+    this.#draft = draft;
+    this.#sink = sink;
+    this.#request = request;
+    this.#stored = stored;
+  }
+
+  async find(
+    at: number,
+    seq: number,
+    line: Buffer,
+  ): Promise<{ kind: 'same'; placed: Placed } | { kind: 'other'; index: number } | null> {
+    const { epoch } = this.#request;
+    let first: { index: number; line: Buffer; run: Run } | null = null;
+    for (const run of this.#draft.runs) {
+      if (run.sink !== this.#sink || run.epoch !== epoch || run.conflict !== null) continue;
+      if (seq < run.firstSeq || seq >= run.firstSeq + run.count) continue;
+      const index = run.first + (seq - run.firstSeq);
+      first = { index, line: this.#draft.lines[index - this.#draft.base] as Buffer, run };
+    }
+    if (!first && seq < this.#stored) {
+      if (seq < this.#from || seq >= this.#to) await this.#read(at, seq);
+      const run = this.#runs.find((stored) => seq >= stored.firstSeq && seq < stored.firstSeq + stored.count);
+      if (run) {
+        const index = run.first + (seq - run.firstSeq);
+        const stored = this.#lines.get(index);
+        if (!stored) throw new TreeDamaged(`entry ${index} is missing`);
+        first = { index, line: stored, run };
+      }
+    }
+    if (!first) return null;
+    if (first.line.equals(line)) {
+      return { kind: 'same', placed: { disposition: 'duplicate', index: first.index, run: first.run } };
+    }
+    const hash = createHash('sha256').update(line).digest();
+    const told = [...this.#conflicts, ...this.#draft.conflicts].find(
+      (conflict) =>
+        conflict.sink === this.#sink &&
+        conflict.epoch === epoch &&
+        conflict.seq === seq &&
+        conflict.hash.equals(hash),
+    );
+    if (!told) return { kind: 'other', index: first.index };
+    const run = await this.#runOf(told.index);
+    return { kind: 'same', placed: { disposition: 'conflict', index: told.index, run } };
+  }
+
+  async #read(at: number, seq: number): Promise<void> {
+    const { seqs, epoch } = this.#request;
+    let to = seq + 1;
+    for (let next = at + 1; seqs[next] === to && to < this.#stored; next++) to++;
+    this.#from = seq;
+    this.#to = to;
+    this.#runs = await this.#tx.runs(this.#sink, epoch, seq, to);
+    this.#conflicts = await this.#tx.conflicts(this.#sink, epoch, seq, to);
+    this.#lines = new Map();
+    for (const run of this.#runs) {
+      const from = run.first + Math.max(0, seq - run.firstSeq);
+      const end = run.first + Math.min(run.count, to - run.firstSeq);
+      for (const { index, line } of await this.#tx.lines(from, end)) this.#lines.set(index, line);
+    }
+  }
+
+  async #runOf(index: number): Promise<Run> {
+    const drafted = this.#draft.runs.find((run) => index >= run.first && index < run.first + run.count);
+    const run = drafted ?? (await this.#tx.runAt(index));
+    if (!run) throw new TreeDamaged(`entry ${index} has no run`);
+    return run;
+  }
+}
+
+function draftLine(
+  draft: Draft,
+  maker: EntryMaker,
+  facts: RunFacts,
+  sink: number,
+  epoch: string,
+  seq: number,
+  line: Buffer,
+): Placed {
+  const index = draft.size;
+  draft.lines.push(line);
+  draft.leaves.push(leafHash(maker.entry(index, line)));
+  const open = draft.open;
+  // Same facts object: the same request, hence the same token, role, time and signature.
+  if (
+    open?.facts === facts &&
+    open.run.first + open.run.count === index &&
+    open.run.firstSeq + open.run.count === seq
+  ) {
+    open.run.count++;
+  } else {
+    const run: DraftRun = { first: index, count: 1, sink, epoch, firstSeq: seq, ...facts };
+    draft.runs.push(run);
+    draft.open = { run, facts };
+  }
+  return { disposition: 'appended', index, run: facts };
+}
+
+function draftConflict(
+  draft: Draft,
+  maker: EntryMaker,
+  facts: RunFacts,
+  sink: number,
+  epoch: string,
+  seq: number,
+  line: Buffer,
+  first: number,
+): Placed {
+  const index = draft.size;
+  const run: DraftRun = { first: index, count: 1, sink, epoch, firstSeq: seq, ...facts, conflict: first };
+  draft.lines.push(line);
+  draft.leaves.push(leafHash(maker.entry(index, line, first)));
+  draft.runs.push(run);
+  draft.conflicts.push({ sink, epoch, seq, hash: createHash('sha256').update(line).digest(), index });
+  return { disposition: 'conflict', index, run };
+}
+
+function mayAppend(
+  token: TokenState | undefined,
+  request: AppendRequest,
+  received: number,
+  size: number,
+): CollectorFault | null {
+  if (!token) return refused('not_found', 'the token is not one of this project');
+  if (token.revokedIndex !== null)
+    return refused('token_revoked', `the token was revoked by entry ${token.revokedIndex}`);
+  if (token.expires !== null && received >= token.expires) {
+    return refused('token_expired', `the token expired at ${new Date(token.expires).toISOString()}`);
+  }
+  if (token.sinks && !token.sinks.includes(request.sink)) {
+    return refused('sink_not_allowed', `the token may append for ${token.sinks.join(', ')} only`, 'sink');
+  }
+  if (request.head !== undefined && request.head > size) {
+    return refused(
+      'head_ahead',
+      `the log has ${size} entries; a signed head of size ${request.head} was shown before`,
+      'Belay-Head',
+    );
+  }
+  return null;
+}
+
+/** The signature that vouches for a request; null for a sink without a declared key. */
+function vouch(
+  lane: Lane,
+  sink: SinkState | undefined,
+  pending: PendingAppend,
+): BatchSignature | CollectorFault | null {
+  if (!sink?.key) return null;
+  const { request } = pending;
+  const fingerprint = keyFingerprint(sink.key);
+  const firstSeq = request.seqs[0] ?? null;
+  if (!request.signature) {
+    return refused(
+      'signature_required',
+      `sink ${sink.name} is declared with key ${fingerprint}; sign the batch`,
+      'Belay-Signature',
+    );
+  }
+  if (firstSeq === null)
+    return refused('signature_invalid', 'the first line of a signed batch must be valid', 'Belay-Signature');
+  if (pending.verified !== fingerprint) {
+    pending.verified = isSigned(lane.record.origin, sink.key, request) ? fingerprint : false;
+  }
+  if (pending.verified === false) {
+    return refused(
+      'signature_invalid',
+      `not a signature over these lines by key ${fingerprint}`,
+      'Belay-Signature',
+    );
+  }
+  return { fingerprint, firstSeq, count: request.lines.length, signature: request.signature };
+}
+
+/** Checks a signature before the head row is locked, when the sink's key is known already. */
+function preverify(lane: Lane, pending: PendingAppend): void {
+  const key = lane.config?.value.sinks.get(pending.request.sink)?.key;
+  if (key && pending.request.signature) {
+    pending.verified = isSigned(lane.record.origin, key, pending.request) ? keyFingerprint(key) : false;
+  }
+}
+
+function isSigned(log: string, key: Buffer, request: AppendRequest): boolean {
+  const firstSeq = request.seqs[0];
+  if (firstSeq === null || firstSeq === undefined || request.signature?.length !== 64) return false;
+  const message = batchMessage({
+    log,
+    sink: request.sink,
+    epoch: request.epoch,
+    firstSeq,
+    count: request.lines.length,
+    root: batchRoot(request.lines),
+  });
+  return verifySignature(null, message, publicKeyObject(key), request.signature);
+}
+
+function newSink(draft: Draft, config: LogConfig, name: string): number {
+  const drafted = draft.sinks.find((sink) => sink.name === name);
+  if (drafted) return drafted.sink;
+  const sink = config.sinks.size + draft.sinks.length + 1;
+  draft.sinks.push({ sink, name });
+  return sink;
+}
+
+/** The running minute of a token with a rate; null without one. Resent lines cost nothing. */
+function meter(lane: Lane, token: TokenState, received: number): { minute: number; lines: number } | null {
+  if (token.rate === null) return null;
+  const minute = Math.floor(received / 60_000);
+  let spent = lane.spent.get(token.id);
+  if (spent?.minute !== minute) lane.spent.set(token.id, (spent = { minute, lines: 0 }));
+  return spent;
+}
+
+const NOTHING_YET: LogConfig = { tokens: new Map(), sinks: new Map() };
+
+class ChangeRefused extends Error {
+  readonly fault: CollectorFault;
+  constructor(fault: CollectorFault) {
+    super(fault.message);
+    this.fault = fault;
+  }
+}
+
+/** Drafts the entry of a change and returns the rows that go with it. */
+function apply(draft: Draft, record: LogRecord, change: ProjectChange, config: LogConfig): StateChange {
+  const { by } = change;
+  const index = draft.size;
+  switch (change.kind) {
+    case 'token.issue': {
+      if (config.tokens.has(change.token))
+        throw new ChangeRefused(refused('exists', 'a token of this identifier exists', 'token'));
+      const expires = change.expires === undefined ? null : Date.parse(change.expires);
+      if (expires !== null && expires <= draft.received) {
+        throw new ChangeRefused(refused('invalid', 'expires lies in the past', 'expires'));
+      }
+      write(draft, record, {
+        kind: 'token.issued',
+        v: 1,
+        token: change.token,
+        role: change.role,
+        by,
+        ...(change.sinks ? { sinks: change.sinks } : {}),
+        ...(change.expires === undefined ? {} : { expires: change.expires }),
+        ...(change.domain === undefined ? {} : { domain: change.domain }),
+      });
+      const token: TokenState = {
+        id: change.token,
+        role: change.role,
+        sinks: change.sinks ?? null,
+        domain: change.domain ?? null,
+        expires,
+        rate: change.rate ?? null,
+        issuedBy: by,
+        issuedIndex: index,
+        revokedIndex: null,
+      };
+      return { kind: 'token.issued', token, secretHash: change.secretHash };
+    }
+    case 'token.revoke': {
+      const token = config.tokens.get(change.token);
+      if (!token) throw new ChangeRefused(refused('not_found', 'no such token', 'token'));
+      if (token.revokedIndex !== null)
+        throw new ChangeRefused(
+          refused('exists', `revoked already, by entry ${token.revokedIndex}`, 'token'),
+        );
+      write(draft, record, { kind: 'token.revoked', v: 1, token: change.token, by });
+      return { kind: 'token.revoked', token: change.token, index };
+    }
+    case 'auditor.issue':
+      write(draft, record, { kind: 'auditor.issued', v: 1, auditor: change.auditor, by });
+      return { kind: 'auditor.issued', auditor: change.auditor, secretHash: change.secretHash, by, index };
+    case 'auditor.revoke':
+      write(draft, record, { kind: 'auditor.revoked', v: 1, auditor: change.auditor, by });
+      return { kind: 'auditor.revoked', auditor: change.auditor, index };
+    case 'sink.declare': {
+      const known = config.sinks.get(change.sink);
+      write(draft, record, {
+        kind: 'sink.declared',
+        v: 1,
+        sink: change.sink,
+        by,
+        ...(change.sinkKind === undefined ? {} : { sinkKind: change.sinkKind as never }),
+        ...(change.required === undefined ? {} : { required: change.required }),
+        ...(change.domain === undefined ? {} : { domain: change.domain }),
+        ...(change.key ? { key: base64(change.key), fingerprint: keyFingerprint(change.key) } : {}),
+        ...(change.heartbeat === undefined ? {} : { heartbeat: change.heartbeat }),
+      });
+      return {
+        kind: 'sink.declared',
+        sink: {
+          sink: known?.sink ?? config.sinks.size + 1,
+          name: change.sink,
+          declared: index,
+          kind: change.sinkKind ?? null,
+          required: change.required ?? false,
+          domain: change.domain ?? null,
+          key: change.key ?? null,
+          heartbeat: change.heartbeat ?? null,
+        },
+      };
+    }
+    case 'policy.set':
+      write(draft, record, { kind: 'policy.set', v: 1, policy: { public: change.public }, by });
+      return { kind: 'policy.set', public: change.public };
+  }
+}
+
+/** Drafts an entry that the collector writes itself. */
+function write(draft: Draft, record: LogRecord, body: CollectorBody): void {
+  const line = formatCollectorBody(body);
+  const facts: RunFacts = {
+    token: '',
+    role: 'collector',
+    received: draft.received,
+    batch: null,
+    conflict: null,
+  };
+  const maker = entryMaker(lineFields(record.origin, facts, ''));
+  const index = draft.size;
+  draft.lines.push(line);
+  draft.leaves.push(leafHash(maker.entry(index, line)));
+  const last = draft.runs[draft.runs.length - 1];
+  if (last?.role === 'collector') last.count++;
+  else draft.runs.push({ first: index, count: 1, sink: 0, epoch: '', firstSeq: 0, ...facts });
+}
+
+function lineFields(log: string, facts: RunFacts, sink: string): CollectorLineFields {
+  const received = new Date(facts.received).toISOString();
+  if (facts.role === 'collector') return { log, received, role: 'collector' };
+  return { log, received, role: facts.role, token: facts.token, sink, signed: facts.batch?.fingerprint };
+}
+
+function finish(draft: Draft, tree: LogTree, config: number, changes: readonly StateChange[]): LogWrite {
+  return {
+    head: { size: tree.size, root: tree.root, frontier: tree.frontier, received: draft.received, config },
+    runs: draft.runs,
+    lines: draft.lines,
+    epochs: [...draft.watermarks.values()]
+      .filter((mark) => mark.next !== mark.stored)
+      .map((mark) => ({ sink: mark.sink, epoch: mark.epoch, nextSeq: mark.next })),
+    sinks: draft.sinks,
+    conflicts: draft.conflicts,
+    tiles: draft.lines.length === 0 ? [] : tree.tiles,
+    changes,
+  };
+}
+
+/** Whether the second of two neighbouring lines goes into the first one's run of the ack. */
+function continues(before: Placed, next: Placed | null): boolean {
+  if (!next || next.disposition !== before.disposition || next.disposition === 'conflict') return false;
+  if (next.index !== before.index + 1) return false;
+  const a = before.run;
+  const b = next.run;
+  return (
+    a === b ||
+    (a.token === b.token &&
+      a.role === b.role &&
+      a.received === b.received &&
+      a.batch?.fingerprint === b.batch?.fingerprint)
+  );
+}
+
+function base64(bytes: Buffer): string {
+  return bytes.toString('base64');
+}
+
+type RefusedCode = Extract<CollectorFault, { kind: 'refused' }>['code'];
+
+function refused(code: RefusedCode, message: string, field?: string): CollectorFault {
+  return { kind: 'refused', code, message, ...(field === undefined ? {} : { field }) };
+}
+
+function notFound<T>(what: string): Outcome<T> {
+  return { ok: false, fault: refused('not_found', `no such ${what}`) };
+}
+
+function halted<T>(reason: string): Outcome<T> {
+  return { ok: false, fault: { kind: 'halted', code: 'log_halted', message: reason } };
+}
+
+function shuttingDown<T>(): Outcome<T> {
+  return {
+    ok: false,
+    fault: { kind: 'retry', code: 'shutting_down', message: 'the collector is stopping', retryAfter: 2 },
+  };
+}
+
+function unavailable<T>(error: unknown): Outcome<T> {
+  const detail = error instanceof Error ? error.message : String(error);
+  return {
+    ok: false,
+    fault: {
+      kind: 'retry',
+      code: 'unavailable',
+      message: `the log could not be written: ${detail}`,
+      retryAfter: 1,
+    },
+  };
+}
+
+function faultOf<T>(error: unknown): Outcome<T> {
+  if (error instanceof StoreRefusal) return { ok: false, fault: refused(error.code, error.message) };
+  if (error instanceof EnvelopeError)
+    return {
+      ok: false,
+      fault: { kind: 'refused', code: 'invalid', field: error.field, message: error.message },
+    };
+  return unavailable(error);
+}
