@@ -137,14 +137,14 @@ const scope: Rule = (value) => {
   if (typeof members === 'object' && members !== null) {
     const keys = Object.keys(members).sort().join();
     if (members['type'] === 'event' && keys === 'index,type' && natural(members['index']) === undefined)
-      return;
+      return undefined;
     if (
       members['type'] === 'range' &&
       keys === 'count,first,type' &&
       natural(members['first']) === undefined &&
       positive(members['count']) === undefined
     ) {
-      return;
+      return undefined;
     }
   }
   return '{type: "event", index} or {type: "range", first, count}';

@@ -65,7 +65,7 @@ describe("the collector's line", () => {
     ['a token on an entry of the collector', { role: 'collector' }],
     ['an unknown role', { role: 'root' }],
   ])('is refused with %s', (_, changes) => {
-    expect(() => collectorLine({ ...fields, ...changes, index: 0 } as never)).toThrow(EnvelopeError);
+    expect(() => collectorLine({ ...fields, ...changes, index: 0 })).toThrow(EnvelopeError);
   });
 
   test.each([-1, 1.5, 2 ** 53, Number.NaN])('index %d is refused', (index) => {
@@ -161,7 +161,7 @@ describe('statements of the collector', () => {
     for (const statement of statements) {
       expect(() => formatCollectorBody({ ...statement, extra: 1 } as never)).toThrow(EnvelopeError);
       const last = Object.keys(statement).at(-1) as string;
-      expect(() => formatCollectorBody({ ...statement, [last]: undefined } as never)).toThrow(EnvelopeError);
+      expect(() => formatCollectorBody({ ...statement, [last]: undefined })).toThrow(EnvelopeError);
       const spaced = Buffer.from(formatCollectorBody(statement).toString().replace(',', ' ,'));
       expect(() => parseCollectorBody(spaced)).toThrow(EnvelopeError);
     }
