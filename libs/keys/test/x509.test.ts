@@ -50,8 +50,16 @@ async function openssl(root: Buffer, issuer: Buffer, leaf: Buffer, at: Date): Pr
   const { stdout, stderr, error } = spawnSync(
     'openssl',
     [
-      ...['verify', '-x509_strict', '-check_ss_sig', '-attime', String(Math.floor(at.getTime() / 1_000))],
-      ...['-CAfile', 'root.crt', '-untrusted', 'issuer.crt', 'leaf.crt'],
+      'verify',
+      '-x509_strict',
+      '-check_ss_sig',
+      '-attime',
+      String(Math.floor(at.getTime() / 1_000)),
+      '-CAfile',
+      'root.crt',
+      '-untrusted',
+      'issuer.crt',
+      'leaf.crt',
     ],
     { cwd: directory, encoding: 'utf8', timeout: 20_000 },
   );

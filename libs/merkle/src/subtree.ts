@@ -1,5 +1,5 @@
 import { MerkleError } from './error.js';
-import { asHash, type Hash, nodeHash, requireHash, requireRoot } from './hash.js';
+import { asHash, EMPTY_ROOT, type Hash, nodeHash, requireHash, requireRoot } from './hash.js';
 import { verifyInclusion } from './proof.js';
 import { requireCount, requireProof } from './range.js';
 
@@ -11,16 +11,15 @@ export interface Subtree {
 
 /**
  * Throws unless [start, end) is a subtree in the sense of draft-ietf-plants-merkle-tree-certs, section 4:
- * start is 0 or a multiple of the smallest power of two that is at least its width. Empty ones are refused here:
- * nothing can be proven of them.
+ * start is 0 or a multiple of the smallest power of two that is at least its width. The empty one is a subtree
+ * wherever it is.
  */
 function requireSubtree(start: bigint, end: bigint): void {
   requireCount(start, 'start');
   requireCount(end, 'end');
   const width = end - start;
-  const aligned =
-    width >= 1n && start % (1n << BigInt(width === 1n ? 0 : (width - 1n).toString(2).length)) === 0n;
-  if (!aligned) {
+  const unit = width <= 1n ? 1n : 1n << BigInt((width - 1n).toString(2).length);
+  if (width < 0n || start % unit !== 0n) {
     throw new MerkleError('not-a-subtree', `[${start}, ${end}) is not a subtree`, {
       start: String(start),
       end: String(end),
@@ -49,7 +48,12 @@ export function verifySubtreeInclusion(
   verifyInclusion({ index: index - start, size: end - start, leaf, proof, root: subtree });
 }
 
-/** Throws unless the tree (size, root) contains the subtree [start, end) with the hash `subtree`. */
+/**
+ * Throws unless the tree (size, root) contains the subtree [start, end) with the hash `subtree`.
+ *
+ * As with `verifyConsistency`, every tree contains the empty subtree: its hash has to be the empty root, the proof
+ * has to be empty, and nothing is said about `root`.
+ */
 export function verifySubtreeConsistency(
   given: Subtree & {
     readonly size: bigint;
@@ -69,6 +73,11 @@ export function verifySubtreeConsistency(
       end: String(end),
       size: String(size),
     });
+  }
+  if (start === end) {
+    if (proof.length !== 0) throw wrongLength(proof.length);
+    requireRoot(EMPTY_ROOT, subtree, 'subtree');
+    return;
   }
   let first = start;
   let last = end - 1n;

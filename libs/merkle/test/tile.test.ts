@@ -121,8 +121,10 @@ describe('nodes from tiles', () => {
   function tileBytes(level: number, n: bigint, size: bigint): Buffer {
     const full = size >> BigInt(8 * (level + 1));
     const width = n < full ? 256 : partialWidth(level, size);
-    const hashes = [];
-    for (let i = 0; i < width; i++) hashes.push(nodes.get(`${level}/${n * 256n + BigInt(i)}`) as Hash);
+    const hashes = Array.from(
+      { length: width },
+      (_, i) => nodes.get(`${level}/${n * 256n + BigInt(i)}`) as Hash,
+    );
     return Buffer.concat(hashes);
   }
 

@@ -467,6 +467,27 @@ describe('subtrees', () => {
     expect(subtrees).toBeGreaterThan(30);
   });
 
+  test('the empty subtree is in every tree, by its root and without a proof', () => {
+    for (const at of [0n, 1n, 5n]) {
+      const good = {
+        start: at,
+        end: at,
+        size: 5n,
+        subtree: EMPTY_ROOT,
+        root: mth(LEAVES.slice(0, 5)),
+        proof: [],
+      };
+      verifySubtreeConsistency(good);
+      expect(code(() => verifySubtreeConsistency({ ...good, subtree: good.root }))).toBe('root-mismatch');
+      expect(code(() => verifySubtreeConsistency({ ...good, proof: [EMPTY_ROOT] }))).toBe('proof-length');
+      expect(code(() => verifySubtreeConsistency({ ...good, start: 6n, end: 6n }))).toBe('bounds');
+      const inside = { start: at, end: at, index: at, leaf: EMPTY_ROOT, subtree: EMPTY_ROOT, proof: [] };
+      expect(code(() => verifySubtreeInclusion(inside))).toBe('bounds');
+    }
+    const backwards = { start: 2n, end: 1n, size: 5n, subtree: EMPTY_ROOT, root: EMPTY_ROOT, proof: [] };
+    expect(code(() => verifySubtreeConsistency(backwards))).toBe('not-a-subtree');
+  });
+
   test('from 0 it is ordinary consistency', () => {
     for (let size2 = 1; size2 <= 17; size2++) {
       for (let size1 = 1; size1 <= size2; size1++) {
