@@ -3,8 +3,6 @@ import {
   batchMessage,
   batchRoot,
   type CollectorBody,
-  type CollectorLineFields,
-  entryMaker,
   type EntryMaker,
   EnvelopeError,
   formatCollectorBody,
@@ -763,7 +761,7 @@ async function place(
     batch,
     conflict: null,
   };
-  const maker = entryMaker(lineFields(lane.record.origin, facts, request.sink));
+  const maker = entryMakerOf(lane.record.origin, facts, request.sink);
   const earlier = new Earlier(tx, draft, sink, request, mark.stored);
   const placed: (Placed | null)[] = [];
   for (let at = 0; at < request.lines.length; at++) {
@@ -1124,19 +1122,13 @@ function write(draft: Draft, record: LogRecord, body: CollectorBody): void {
     batch: null,
     conflict: null,
   };
-  const maker = entryMaker(lineFields(record.origin, facts, ''));
+  const maker = entryMakerOf(record.origin, facts, undefined);
   const index = draft.size;
   draft.lines.push(line);
   draft.leaves.push(leafHash(maker.entry(index, line)));
   const last = draft.runs[draft.runs.length - 1];
   if (last?.role === 'collector') last.count++;
   else draft.runs.push({ first: index, count: 1, sink: 0, epoch: '', firstSeq: 0, ...facts });
-}
-
-function lineFields(log: string, facts: RunFacts, sink: string): CollectorLineFields {
-  const received = new Date(facts.received).toISOString();
-  if (facts.role === 'collector') return { log, received, role: 'collector' };
-  return { log, received, role: facts.role, token: facts.token, sink, signed: facts.batch?.fingerprint };
 }
 
 function finish(draft: Draft, tree: LogTree, config: number, changes: readonly StateChange[]): LogWrite {
