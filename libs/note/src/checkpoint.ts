@@ -87,3 +87,11 @@ export function ackVerifier(vkey: string): NoteVerifier {
   if (type !== KEY_TYPE.ed25519) throw new NoteError('key', 'not an Ed25519 verifier key', { name });
   return ed25519Verifier(formatVkey(ackName(name), key));
 }
+
+/**
+ * The URI that names a log in the certificate of its key. A subject alternative name has to be an absolute URI
+ * (RFC 5280, section 4.2.1.6) and an origin has no scheme, hence this one.
+ */
+export function originUri(origin: string): string {
+  return `tlog://${origin}`;
+}

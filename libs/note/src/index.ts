@@ -10,6 +10,7 @@ export {
   type Checkpoint,
   formatCheckpoint,
   openCheckpoint,
+  originUri,
   parseCheckpoint,
 } from './checkpoint.js';
 export { cosignatureSigner, cosignatureTime, cosignatureVerifier } from './cosignature.js';
