@@ -16,24 +16,17 @@ import {
   findLogin,
   loadOrCreateSinkKey,
   readCredentials,
-  readSecretOption,
   sinkKeyPath,
   writeCredentials,
 } from './credentials.js';
 import { privateKeyObject, rawPublicKey } from '@belay/keys';
 import { badInput, CliError, usage } from './exit.js';
 import { columns, print, printable, styleFor } from './output.js';
-import { Service } from './service.js';
+import { connect, type ConnectionOptions, connectionOptions, type Service } from './service.js';
 
-const DEFAULT_URL = 'http://127.0.0.1:8420';
 const PROXY_SINK = 'proxy';
 
-interface Common {
-  readonly url?: string;
-  readonly json?: boolean;
-}
-
-interface AdminOptions extends Common {
+interface AdminOptions extends ConnectionOptions {
   readonly adminKey?: string;
 }
 
@@ -43,36 +36,17 @@ function integer(text: string): number {
   return value;
 }
 
-const common = (command: Command): Command =>
-  command
-    .option(
-      '--url <url>',
-      `address of the service (BELAY_URL, then the credentials file, then ${DEFAULT_URL})`,
-    )
-    .option('--json', 'print one JSON document');
-
 const adminCommand = (command: Command): Command =>
-  common(command).option('--admin-key <key>', "the tenant's admin key, or @FILE (BELAY_ADMIN_KEY)");
+  connectionOptions(command).option(
+    '--admin-key <key>',
+    "the tenant's admin key, or @FILE (BELAY_ADMIN_KEY)",
+  );
 
 const projectOption = (command: Command): Command =>
   adminCommand(command).option('--project <id>', 'which project (default: that of the stored credentials)');
 
-async function serviceFor(
-  config: CliConfig,
-  { url }: Common,
-  given: string | undefined,
-  from: { readonly option: string; readonly variable: string },
-): Promise<Service> {
-  if (given === undefined) {
-    throw usage(`needs a key: ${from.option} KEY, or ${from.variable} in the environment`);
-  }
-  const stored =
-    url === undefined && config.url === undefined ? await readCredentials(config.credentials) : undefined;
-  return new Service(url ?? config.url ?? stored?.url ?? DEFAULT_URL, await readSecretOption(given));
-}
-
 const asAdmin = (config: CliConfig, options: AdminOptions): Promise<Service> =>
-  serviceFor(config, options, options.adminKey ?? config.adminKey, {
+  connect(config, options, options.adminKey ?? config.adminKey, {
     option: '--admin-key',
     variable: 'BELAY_ADMIN_KEY',
   });
@@ -322,14 +296,14 @@ async function declareSink(name: string, options: SinkOptions): Promise<void> {
   );
 }
 
-interface TenantOptions extends Common {
+interface TenantOptions extends ConnectionOptions {
   readonly name: string;
   readonly operatorKey?: string;
 }
 
 async function createTenant(options: TenantOptions): Promise<void> {
   const config = readConfig();
-  const service = await serviceFor(config, options, options.operatorKey ?? config.operatorKey, {
+  const service = await connect(config, options, options.operatorKey ?? config.operatorKey, {
     option: '--operator-key',
     variable: 'BELAY_OPERATOR_KEY',
   });
@@ -402,7 +376,7 @@ export function register(program: Command): void {
     .action(declareSink);
 
   const tenant = program.command('tenant').description('create a tenant (operator)');
-  common(tenant.command('create'))
+  connectionOptions(tenant.command('create'))
     .description('create a tenant and its first admin key, shown once')
     .requiredOption('--name <name>', 'name of the tenant')
     .option('--operator-key <key>', 'the operator key, or @FILE (BELAY_OPERATOR_KEY)')

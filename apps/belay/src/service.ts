@@ -1,7 +1,12 @@
 /** The service's HTTP API as the CLI asks it: one request, one answer, and every failure told as what to do next. */
 
 import type { Problem } from '@belay/contracts/http';
+import type { Command } from 'commander';
+import type { CliConfig } from './config.js';
+import { readCredentials, readSecretOption } from './credentials.js';
 import { CliError, EXIT, unavailable, usage } from './exit.js';
+
+const DEFAULT_URL = 'http://127.0.0.1:8420';
 
 /** Receipts of 10,000 entries and full tiles are far below this. */
 const MAX_ANSWER = 64 * 1024 * 1024;
@@ -147,4 +152,34 @@ function problemOf(answer: Answer): ServiceProblem {
     `answered ${answer.status} without saying why`,
     'Is this the address of a Belay service?',
   );
+}
+
+export interface ConnectionOptions {
+  readonly url?: string;
+  readonly json?: boolean;
+}
+
+/** The options of every command that talks to the service. */
+export function connectionOptions(command: Command): Command {
+  return command
+    .option(
+      '--url <url>',
+      `address of the service (BELAY_URL, then the credentials file, then ${DEFAULT_URL})`,
+    )
+    .option('--json', 'print one JSON document');
+}
+
+/** The service a command talks to, with the key given for it; `needed` says where such a key comes from. */
+export async function connect(
+  config: CliConfig,
+  { url }: ConnectionOptions,
+  key: string | undefined,
+  needed?: { readonly option: string; readonly variable: string },
+): Promise<Service> {
+  if (key === undefined && needed !== undefined) {
+    throw usage(`needs a key: ${needed.option} KEY, or ${needed.variable} in the environment`);
+  }
+  const named = url ?? config.url;
+  const address = named ?? (await readCredentials(config.credentials))?.url ?? DEFAULT_URL;
+  return new Service(address, key === undefined ? undefined : await readSecretOption(key));
 }
