@@ -144,6 +144,15 @@ export class PgLogStore implements LogStore {
     return hashes;
   }
 
+  async nextSeq(log: LogRecord, sink: number, epoch: string): Promise<number> {
+    const { rows } = await this.#reads.query({
+      name: 'read_watermark',
+      text: 'select next_seq from epochs where log = $1 and sink = $2 and epoch = $3',
+      values: [log.log, sink, epochToUuid(epoch)],
+    });
+    return (rows[0] as { next_seq: number } | undefined)?.next_seq ?? 1;
+  }
+
   async checkpoint(log: LogRecord, size = Number.MAX_SAFE_INTEGER): Promise<StoredCheckpoint | null> {
     const { rows } = await this.#reads.query({
       name: 'read_checkpoint',

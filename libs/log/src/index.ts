@@ -10,6 +10,7 @@ export {
   FileAnchor,
   mayFollow,
 } from './anchor.js';
+export { checkLog, type CheckOptions, type Finding, type FindingCode, type LogReport } from './check.js';
 export { entryMakerOf } from './entries.js';
 export {
   DEFAULT_LIMITS,

@@ -206,6 +206,7 @@ export class Sequencer {
    */
   async start(): Promise<void> {
     for (const record of await this.#parts.store.list()) {
+      this.#parts.keys.signers(record.origin, record.publicKey);
       const anchored = this.#parts.anchor.last(record.origin);
       if (anchored === null) continue;
       const head = await this.#parts.store.head(record);

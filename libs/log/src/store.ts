@@ -211,6 +211,8 @@ export interface LogStore {
   ): Promise<{ readonly index: number; readonly line: Buffer }[]>;
   /** A full tile, or null when it isn't complete. */
   tile(log: LogRecord, level: number, n: number): Promise<Buffer | null>;
+  /** The watermark of a (sink, epoch); 1 for one never seen. */
+  nextSeq(log: LogRecord, sink: number, epoch: string): Promise<number>;
   /** The last published checkpoint at or below `size` (default: the last). */
   checkpoint(log: LogRecord, size?: number): Promise<StoredCheckpoint | null>;
   receipt(log: LogRecord, scope: string, asOf?: number): Promise<StoredReceipt | null>;

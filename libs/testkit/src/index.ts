@@ -1,0 +1,3 @@
+/** Fakes that keep the contract and fail on both sides. Imported by tests only. */
+export { MemoryAnchor } from './memory-anchor.js';
+export { type Fault, InjectedFault, MemoryLogStore } from './memory-log-store.js';

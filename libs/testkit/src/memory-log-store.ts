@@ -1,0 +1,308 @@
+import {
+  type Head,
+  type LogConfig,
+  type LogRecord,
+  type LogStore,
+  type LogTx,
+  type LogWrite,
+  type NewLog,
+  type Run,
+  type SinkState,
+  type StoredCheckpoint,
+  type StoredConflict,
+  type StoredReceipt,
+  StoreRefusal,
+  type TokenState,
+} from '@belay/log';
+import { EMPTY_ROOT } from '@belay/merkle';
+
+/** Where a transaction fails: with nothing applied, or applied and reported as failed. */
+export type Fault = 'before' | 'after';
+
+/** A fault that was asked for. */
+export class InjectedFault extends Error {
+  constructor(fault: Fault) {
+    super(fault === 'before' ? 'injected: not applied' : 'injected: applied, but reported as failed');
+    this.name = 'InjectedFault';
+  }
+}
+
+interface MemoryLog {
+  readonly record: LogRecord;
+  head: Head;
+  readonly lines: Buffer[];
+  readonly runs: Run[];
+  readonly epochs: Map<string, number>;
+  readonly sinks: Map<string, SinkState>;
+  readonly tokens: Map<string, TokenState>;
+  readonly conflicts: StoredConflict[];
+  readonly tiles: Map<string, Buffer>;
+  readonly checkpoints: StoredCheckpoint[];
+  readonly receipts: StoredReceipt[];
+  /** The head row's lock. */
+  lock: Promise<void>;
+}
+
+/**
+ * `LogStore` in memory, for tests that need thousands of runs or faults at an exact place. It keeps the contract of
+ * the real one: the lock, all-or-nothing writes, reads of committed state only; and it breaks the test, by throwing
+ * where the database's constraints would, when the sequencer writes what must not be written.
+ */
+export class MemoryLogStore implements LogStore {
+  readonly #logs: MemoryLog[] = [];
+  readonly #tenants = new Set<string>();
+  /** Faults for the next transactions, in order; undefined lets one pass. */
+  readonly faults: (Fault | undefined)[] = [];
+  /** Called between the parts of a transaction, so that a test can interleave others. */
+  pause: () => Promise<void> = () => Promise.resolve();
+
+  async createTenant(tenant: { readonly id: string }): Promise<void> {
+    if (this.#tenants.has(tenant.id)) throw new StoreRefusal('exists', 'a tenant of this identifier exists');
+    this.#tenants.add(tenant.id);
+  }
+
+  async find(by: { project: string } | { id: string }): Promise<LogRecord | null> {
+    const found = this.#logs.find((log) =>
+      'project' in by ? log.record.project === by.project : log.record.id === by.id,
+    );
+    return found?.record ?? null;
+  }
+
+  async list(): Promise<LogRecord[]> {
+    return this.#logs.map((log) => log.record);
+  }
+
+  async transact<T>(target: LogRecord | NewLog, work: (tx: LogTx) => Promise<T>): Promise<T> {
+    const fault = this.faults.shift();
+    const fresh = 'log' in target ? null : this.#create(target);
+    const log = fresh ?? this.#of(target as LogRecord);
+    const before = log.lock;
+    let unlock: () => void = () => undefined;
+    log.lock = new Promise((resolve) => (unlock = resolve));
+    await before;
+    try {
+      await this.pause();
+      let pending: LogWrite | null = null;
+      const result = await work(
+        new MemoryTx(log, (write) => {
+          if (pending) throw new Error('write was called twice in one transaction');
+          pending = write;
+        }),
+      );
+      await this.pause();
+      if (fault === 'before') throw new InjectedFault('before');
+      if (pending) applyWrite(log, pending);
+      if (fresh) this.#logs.push(fresh);
+      if (fault === 'after') throw new InjectedFault('after');
+      return result;
+    } finally {
+      unlock();
+    }
+  }
+
+  async head(log: LogRecord): Promise<Head> {
+    return this.#of(log).head;
+  }
+
+  async config(log: LogRecord): Promise<LogConfig> {
+    return configOf(this.#of(log));
+  }
+
+  async runs(log: LogRecord, from: number, to: number): Promise<Run[]> {
+    return overlapping(this.#of(log).runs, from, to);
+  }
+
+  async lines(log: LogRecord, from: number, to: number): Promise<{ index: number; line: Buffer }[]> {
+    return linesOf(this.#of(log), from, to);
+  }
+
+  async tile(log: LogRecord, level: number, n: number): Promise<Buffer | null> {
+    return this.#of(log).tiles.get(`${level}/${n}`) ?? null;
+  }
+
+  async nextSeq(log: LogRecord, sink: number, epoch: string): Promise<number> {
+    return this.#of(log).epochs.get(`${sink} ${epoch}`) ?? 1;
+  }
+
+  async checkpoint(log: LogRecord, size = Infinity): Promise<StoredCheckpoint | null> {
+    return this.#of(log).checkpoints.findLast((checkpoint) => checkpoint.size <= size) ?? null;
+  }
+
+  async receipt(log: LogRecord, scope: string, asOf?: number): Promise<StoredReceipt | null> {
+    const found = this.#of(log).receipts.filter((receipt) => receipt.scope === scope);
+    return found.findLast((receipt) => asOf === undefined || receipt.asOf === asOf) ?? null;
+  }
+
+  /** What the worker does on the real store. */
+  publish(log: LogRecord, checkpoint: StoredCheckpoint): void {
+    this.#of(log).checkpoints.push(checkpoint);
+  }
+
+  /** Raw access for tests that damage a store. */
+  raw(log: LogRecord): {
+    head: Head;
+    readonly lines: Buffer[];
+    readonly runs: Run[];
+    readonly tiles: Map<string, Buffer>;
+  } {
+    return this.#of(log);
+  }
+
+  #of(record: LogRecord): MemoryLog {
+    const found = this.#logs.find((log) => log.record.log === record.log);
+    if (!found) throw new StoreRefusal('not_found', 'no such log');
+    return found;
+  }
+
+  #create(target: NewLog): MemoryLog {
+    if (!this.#tenants.has(target.tenant)) throw new StoreRefusal('not_found', 'no such tenant');
+    if (this.#logs.some((log) => log.record.project === target.project)) {
+      throw new StoreRefusal('exists', 'a project of this identifier exists');
+    }
+    const { name: _name, public: _public, ...record } = target;
+    return {
+      record: { log: this.#logs.length + 1, ...record },
+      head: { size: 0, root: EMPTY_ROOT, frontier: [], received: 0, config: 0 },
+      lines: [],
+      runs: [],
+      epochs: new Map(),
+      sinks: new Map(),
+      tokens: new Map(),
+      conflicts: [],
+      tiles: new Map(),
+      checkpoints: [],
+      receipts: [],
+      lock: Promise.resolve(),
+    };
+  }
+}
+
+class MemoryTx implements LogTx {
+  readonly record: LogRecord;
+  readonly head: Head;
+  readonly #log: MemoryLog;
+  readonly #write: (write: LogWrite) => void;
+
+  constructor(log: MemoryLog, write: (write: LogWrite) => void) {
+    this.#log = log;
+    this.#write = write;
+    this.record = log.record;
+    this.head = log.head;
+  }
+  async config(): Promise<LogConfig> {
+    return configOf(this.#log);
+  }
+  async epochs(keys: readonly { sink: number; epoch: string }[]): Promise<number[]> {
+    return keys.map((key) => this.#log.epochs.get(`${key.sink} ${key.epoch}`) ?? 1);
+  }
+  async runs(sink: number, epoch: string, fromSeq: number, toSeq: number): Promise<Run[]> {
+    return this.#log.runs
+      .filter((run) => run.sink === sink && run.epoch === epoch && run.conflict === null)
+      .filter((run) => run.firstSeq < toSeq && run.firstSeq + run.count > fromSeq)
+      .sort((a, b) => a.firstSeq - b.firstSeq);
+  }
+  async conflicts(sink: number, epoch: string, fromSeq: number, toSeq: number): Promise<StoredConflict[]> {
+    return this.#log.conflicts.filter(
+      (conflict) =>
+        conflict.sink === sink && conflict.epoch === epoch && conflict.seq >= fromSeq && conflict.seq < toSeq,
+    );
+  }
+  async lines(from: number, to: number): Promise<{ index: number; line: Buffer }[]> {
+    return linesOf(this.#log, from, to);
+  }
+  async runAt(index: number): Promise<Run | null> {
+    return overlapping(this.#log.runs, index, index + 1)[0] ?? null;
+  }
+  async write(write: LogWrite): Promise<void> {
+    this.#write(write);
+  }
+}
+
+function configOf(log: MemoryLog): LogConfig {
+  return { tokens: new Map(log.tokens), sinks: new Map(log.sinks) };
+}
+
+function linesOf(log: MemoryLog, from: number, to: number): { index: number; line: Buffer }[] {
+  return log.lines.slice(from, to).map((line, at) => ({ index: from + at, line }));
+}
+
+function overlapping(runs: readonly Run[], from: number, to: number): Run[] {
+  return runs.filter((run) => run.first < to && run.first + run.count > from);
+}
+
+/** Applies a write, and throws where the real tables' keys and checks would. */
+function applyWrite(log: MemoryLog, write: LogWrite): void {
+  const base = log.lines.length;
+  must(write.head.size === base + write.lines.length, 'the head does not count the lines');
+  must(write.head.received >= log.head.received, 'time went back');
+  let next = base;
+  for (const run of write.runs) {
+    must(run.first === next && run.count >= 1, 'runs are not dense');
+    next += run.count;
+    if (run.conflict !== null || run.sink === 0) continue;
+    for (const other of log.runs) {
+      const same = other.sink === run.sink && other.epoch === run.epoch && other.conflict === null;
+      const apart =
+        other.firstSeq + other.count <= run.firstSeq || run.firstSeq + run.count <= other.firstSeq;
+      must(!same || apart, `seq ${run.firstSeq} of ${run.epoch} is stored twice`);
+    }
+    log.runs.push(run);
+  }
+  must(next === write.head.size, 'runs do not cover the lines');
+  log.runs.push(...write.runs.filter((run) => run.conflict !== null || run.sink === 0));
+  log.runs.sort((a, b) => a.first - b.first);
+  for (const conflict of write.conflicts) {
+    must(
+      !log.conflicts.some(
+        (other) =>
+          other.sink === conflict.sink &&
+          other.epoch === conflict.epoch &&
+          other.seq === conflict.seq &&
+          other.hash.equals(conflict.hash),
+      ),
+      'a conflict is stored twice',
+    );
+    log.conflicts.push(conflict);
+  }
+  log.lines.push(...write.lines.map((line) => Buffer.from(line)));
+  for (const epoch of write.epochs) {
+    const key = `${epoch.sink} ${epoch.epoch}`;
+    must((log.epochs.get(key) ?? 1) < epoch.nextSeq, 'a watermark went back');
+    log.epochs.set(key, epoch.nextSeq);
+  }
+  for (const { sink, name } of write.sinks) {
+    must(
+      !log.sinks.has(name) && [...log.sinks.values()].every((other) => other.sink !== sink),
+      'a sink is stored twice',
+    );
+    log.sinks.set(name, {
+      sink,
+      name,
+      declared: null,
+      kind: null,
+      required: false,
+      domain: null,
+      key: null,
+      heartbeat: null,
+    });
+  }
+  for (const tile of write.tiles) {
+    must(!log.tiles.has(`${tile.level}/${tile.n}`) && tile.hashes.length === 8_192, 'a tile is stored twice');
+    log.tiles.set(`${tile.level}/${tile.n}`, tile.hashes);
+  }
+  for (const change of write.changes) {
+    if (change.kind === 'token.issued') log.tokens.set(change.token.id, change.token);
+    else if (change.kind === 'sink.declared') log.sinks.set(change.sink.name, change.sink);
+    else if (change.kind === 'receipt.issued') log.receipts.push(change.receipt);
+    else if (change.kind === 'token.revoked') {
+      const token = log.tokens.get(change.token);
+      must(token, 'a token that is not there was revoked');
+      log.tokens.set(change.token, { ...token, revokedIndex: change.index });
+    }
+  }
+  log.head = write.head;
+}
+
+function must(condition: unknown, message: string): asserts condition {
+  if (!condition) throw new Error(`MemoryLogStore: ${message}`);
+}
