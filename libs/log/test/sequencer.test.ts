@@ -1,0 +1,425 @@
+import { generateKeyPairSync, sign } from 'node:crypto';
+import { batchMessage, batchRoot, keyFingerprint } from '@belay/envelope';
+import { LogBehindAnchor, Sequencer } from '@belay/log';
+import { ed25519Verifier, formatVkey, openCheckpoint, rawPublicKey } from '@belay/note';
+import { MemoryAnchor, MemoryLogStore } from '@belay/testkit';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import {
+  ADMIN,
+  epoch,
+  line,
+  mustBeSound,
+  PROJECT,
+  request,
+  setUp,
+  type Setup,
+  TENANT,
+  TOKEN,
+  value,
+  verifyAck,
+} from './harness.js';
+
+const lines = (
+  setup: Setup,
+  sink: string,
+  run: string,
+  from: number,
+  count: number,
+  content = 'a',
+): Buffer[] =>
+  Array.from({ length: count }, (_, at) => line(setup.log.origin, sink, run, from + at, content));
+
+describe('append', () => {
+  it('answers new lines with a proof to a signed head', async () => {
+    const setup = await setUp();
+    const sent = request(setup.log.origin, 'proxy', epoch(1), lines(setup, 'proxy', epoch(1), 1, 5));
+    const ack = value(await setup.sequencer.append(sent));
+    expect(ack.runs).toHaveLength(1);
+    expect(ack.runs[0]).toMatchObject({ disposition: 'appended', lines: [0, 5], index: 3 });
+    expect(ack.size).toBe(8);
+    verifyAck(setup.log, sent, ack);
+    await mustBeSound(setup);
+  });
+
+  it('answers a resent request with the first indexes and costs no entry', async () => {
+    const setup = await setUp();
+    const sent = request(setup.log.origin, 'proxy', epoch(1), lines(setup, 'proxy', epoch(1), 1, 300));
+    const first = value(await setup.sequencer.append(sent));
+    for (let i = 0; i < 3; i++) {
+      const again = value(await setup.sequencer.append({ ...sent, head: first.size }));
+      expect(again.runs).toMatchObject([
+        { disposition: 'duplicate', lines: [0, 300], index: first.runs[0]?.index },
+      ]);
+      expect(again.size).toBe(first.size);
+      verifyAck(setup.log, sent, again, first);
+    }
+    await mustBeSound(setup);
+  });
+
+  it('keeps both stories of one number, each once', async () => {
+    const setup = await setUp();
+    const run = epoch(1);
+    value(await setup.sequencer.append(request(setup.log.origin, 's', run, lines(setup, 's', run, 1, 3))));
+    const other = request(setup.log.origin, 's', run, lines(setup, 's', run, 2, 1, 'other'));
+    const ack = value(await setup.sequencer.append(other));
+    expect(ack.runs).toMatchObject([{ disposition: 'conflict', index: 6, conflict: 4 }]);
+    verifyAck(setup.log, other, ack);
+    const again = value(await setup.sequencer.append(other));
+    expect(again.runs).toMatchObject([{ disposition: 'conflict', index: 6, conflict: 4 }]);
+    expect(again.size).toBe(ack.size);
+    verifyAck(setup.log, other, again);
+    await mustBeSound(setup);
+  });
+
+  it('fills a gap, and tells what was there from what was not', async () => {
+    const setup = await setUp();
+    const run = epoch(1);
+    const all = lines(setup, 's', run, 1, 9);
+    value(
+      await setup.sequencer.append(
+        request(setup.log.origin, 's', run, [...all.slice(0, 3), ...all.slice(6)]),
+      ),
+    );
+    const sent = request(setup.log.origin, 's', run, all);
+    const ack = value(await setup.sequencer.append(sent));
+    expect(ack.runs.map((part) => [part.disposition, ...part.lines])).toEqual([
+      ['duplicate', 0, 3],
+      ['appended', 3, 6],
+      ['duplicate', 6, 9],
+    ]);
+    verifyAck(setup.log, sent, ack);
+    await mustBeSound(setup);
+  });
+
+  it('treats one number twice in one request like two requests', async () => {
+    const setup = await setUp();
+    const run = epoch(1);
+    const [one] = lines(setup, 's', run, 1, 1) as [Buffer];
+    const [two] = lines(setup, 's', run, 1, 1, 'b') as [Buffer];
+    const sent = request(setup.log.origin, 's', run, [one, one, two, two]);
+    const ack = value(await setup.sequencer.append(sent));
+    expect(ack.runs.map((part) => part.disposition)).toEqual([
+      'appended',
+      'duplicate',
+      'conflict',
+      'conflict',
+    ]);
+    expect(ack.runs.map((part) => part.index)).toEqual([3, 3, 4, 4]);
+    verifyAck(setup.log, sent, ack);
+    await mustBeSound(setup);
+  });
+
+  it('refuses nothing of the neighbours of a refused line', async () => {
+    const setup = await setUp();
+    const run = epoch(1);
+    const all = lines(setup, 's', run, 1, 3);
+    const refusal = { line: 1, code: 'bad_value', message: 'no' };
+    const sent = { ...request(setup.log.origin, 's', run, all), seqs: [1, null, 3], refused: [refusal] };
+    const ack = value(await setup.sequencer.append(sent));
+    expect(ack.refused).toEqual([refusal]);
+    expect(ack.runs.map((part) => part.lines)).toEqual([
+      [0, 1],
+      [2, 3],
+    ]);
+    verifyAck(setup.log, sent, ack);
+    await mustBeSound(setup);
+  });
+
+  it('takes a keyed sink only by its key, and says so in the leaf', async () => {
+    const setup = await setUp();
+    const pair = generateKeyPairSync('ed25519');
+    const key = rawPublicKey(pair.publicKey);
+    const by = { tenant: TENANT, by: ADMIN, project: PROJECT };
+    value(await setup.sequencer.change({ kind: 'sink.declare', ...by, sink: 'proxy', key }));
+    const run = epoch(1);
+    const sent = request(setup.log.origin, 'proxy', run, lines(setup, 'proxy', run, 1, 4));
+    const bare = await setup.sequencer.append(sent);
+    expect(bare).toMatchObject({ ok: false, fault: { code: 'signature_required' } });
+    const message = batchMessage({
+      log: setup.log.origin,
+      sink: 'proxy',
+      epoch: run,
+      firstSeq: 1,
+      count: 4,
+      root: batchRoot(sent.lines),
+    });
+    const signature = sign(null, message, pair.privateKey);
+    const forged = await setup.sequencer.append({
+      ...sent,
+      signature: Buffer.from(signature).fill(0, 10, 11),
+    });
+    expect(forged).toMatchObject({ ok: false, fault: { code: 'signature_invalid' } });
+    const moved = await setup.sequencer.append({
+      ...sent,
+      lines: [...sent.lines].reverse(),
+      seqs: [4, 3, 2, 1],
+      signature,
+    });
+    expect(moved).toMatchObject({ ok: false, fault: { code: 'signature_invalid' } });
+    const ack = value(await setup.sequencer.append({ ...sent, signature }));
+    expect(ack.runs[0]?.signed).toBe(keyFingerprint(key));
+    verifyAck(setup.log, sent, ack);
+    await mustBeSound(setup);
+  });
+
+  it('charges new lines only against a rate', async () => {
+    const setup = await setUp();
+    const token = TOKEN.replace(/v$/, 'w');
+    const by = { tenant: TENANT, by: ADMIN, project: PROJECT };
+    value(
+      await setup.sequencer.change({
+        kind: 'token.issue',
+        ...by,
+        token,
+        secretHash: Buffer.alloc(32),
+        role: 'agent',
+        rate: 10,
+      }),
+    );
+    const run = epoch(1);
+    const sent = request(setup.log.origin, 's', run, lines(setup, 's', run, 1, 10), { token });
+    value(await setup.sequencer.append(sent));
+    for (let i = 0; i < 1_000; i++) value(await setup.sequencer.append(sent));
+    const more = request(setup.log.origin, 's', run, lines(setup, 's', run, 11, 1), { token });
+    expect(await setup.sequencer.append(more)).toMatchObject({
+      ok: false,
+      fault: { code: 'rate_limited', retryAfter: 60 },
+    });
+    setup.clock.now += 60_000;
+    value(await setup.sequencer.append(more));
+    await mustBeSound(setup);
+  });
+
+  it('stops a token at its revocation, its expiry and the edge of its sinks', async () => {
+    const setup = await setUp();
+    const token = TOKEN.replace(/v$/, 'w');
+    const by = { tenant: TENANT, by: ADMIN, project: PROJECT };
+    const expires = new Date(setup.clock.now + 1_000).toISOString();
+    value(
+      await setup.sequencer.change({
+        kind: 'token.issue',
+        ...by,
+        token,
+        secretHash: Buffer.alloc(32),
+        role: 'agent',
+        sinks: ['a'],
+        expires,
+      }),
+    );
+    const run = epoch(1);
+    const other = request(setup.log.origin, 'b', run, lines(setup, 'b', run, 1, 1), { token });
+    expect(await setup.sequencer.append(other)).toMatchObject({
+      ok: false,
+      fault: { code: 'sink_not_allowed' },
+    });
+    const own = request(setup.log.origin, 'a', run, lines(setup, 'a', run, 1, 1), { token });
+    value(await setup.sequencer.append(own));
+    setup.clock.now += 1_000;
+    expect(await setup.sequencer.append(own)).toMatchObject({ ok: false, fault: { code: 'token_expired' } });
+    // Revocation and appends race in one queue; what the log says first counts.
+    const racing = [
+      setup.sequencer.append(request(setup.log.origin, 's', run, lines(setup, 's', run, 1, 5))),
+      setup.sequencer.change({ kind: 'token.revoke', ...by, token: TOKEN }),
+      setup.sequencer.append(request(setup.log.origin, 's', run, lines(setup, 's', run, 6, 5))),
+    ] as const;
+    value(await racing[0]);
+    value(await racing[1]);
+    const after = await racing[2];
+    if (!after.ok) expect(after.fault.code).toBe('token_revoked');
+    const gone = await setup.sequencer.append(
+      request(setup.log.origin, 's', run, lines(setup, 's', run, 6, 5)),
+    );
+    expect(gone).toMatchObject({ ok: false, fault: { code: 'token_revoked' } });
+    await mustBeSound(setup);
+  });
+
+  it('never lets another tenant change a project', async () => {
+    const setup = await setUp();
+    const change = {
+      kind: 'token.revoke',
+      tenant: 'ten_other',
+      by: ADMIN,
+      project: PROJECT,
+      token: TOKEN,
+    } as const;
+    const missing = await setup.sequencer.change({ ...change, project: 'prj_none' });
+    expect(await setup.sequencer.change(change)).toEqual(missing);
+  });
+
+  it('refuses a sender that holds a larger head than the log', async () => {
+    const setup = await setUp();
+    const run = epoch(1);
+    const sent = request(setup.log.origin, 's', run, lines(setup, 's', run, 1, 1), { head: 99 });
+    expect(await setup.sequencer.append(sent)).toMatchObject({ ok: false, fault: { code: 'head_ahead' } });
+    expect((await mustBeSound(setup)).size).toBe(3);
+  });
+
+  it('never lets the clock go back', async () => {
+    const setup = await setUp();
+    const run = epoch(1);
+    const one = value(
+      await setup.sequencer.append(request(setup.log.origin, 's', run, lines(setup, 's', run, 1, 1))),
+    );
+    setup.clock.now -= 3_600_000;
+    const two = value(
+      await setup.sequencer.append(request(setup.log.origin, 's', run, lines(setup, 's', run, 2, 1))),
+    );
+    expect(two.runs[0]?.received).toBe(one.runs[0]?.received);
+    await mustBeSound(setup);
+  });
+});
+
+describe('head', () => {
+  it('signs checkpoints under the origin and acks under another name', async () => {
+    const setup = await setUp();
+    const reply = value(await setup.sequencer.checkpoint(setup.log.id));
+    const opened = openCheckpoint(
+      reply.note,
+      ed25519Verifier(formatVkey(setup.log.origin, setup.log.publicKey)),
+    );
+    expect(opened.size).toBe(3n);
+  });
+
+  it('refuses to start when the database is behind the anchor, and halts a log that falls behind', async () => {
+    const setup = await setUp();
+    await setup.anchor.record(setup.log.origin, 50, Buffer.alloc(32, 1));
+    await expect(new Sequencer(setup.parts).start()).rejects.toThrow(LogBehindAnchor);
+    const fresh = new Sequencer(setup.parts);
+    const run = epoch(1);
+    const sent = request(setup.log.origin, 's', run, lines(setup, 's', run, 1, 1));
+    expect(await fresh.append(sent)).toMatchObject({ ok: false, fault: { code: 'log_halted' } });
+    expect(await fresh.append(sent)).toMatchObject({ ok: false, fault: { code: 'log_halted' } });
+  });
+
+  it('refuses to start on another tree of the anchored size', async () => {
+    const setup = await setUp();
+    const anchor = new MemoryAnchor();
+    await anchor.record(setup.log.origin, 2, Buffer.alloc(32, 1));
+    await expect(new Sequencer({ ...setup.parts, anchor }).start()).rejects.toThrow(/Entries were changed/);
+  });
+
+  it('refuses to go on over entries that do not lead to the head', async () => {
+    const store = new MemoryLogStore();
+    const setup = await setUp(store);
+    const raw = store.raw(setup.log);
+    raw.lines[2] = Buffer.from(String(raw.lines[2]).replace('aud_', 'aue_'));
+    await expect(new Sequencer(setup.parts).start()).rejects.toThrow(/disagree/);
+  });
+});
+
+describe('under faults and interleaving', () => {
+  /** One action of a client; faults hit the transactions and the anchor in turn. */
+  const action = fc.oneof(
+    {
+      weight: 6,
+      arbitrary: fc.record({
+        kind: fc.constant('append' as const),
+        sink: fc.integer({ min: 0, max: 2 }),
+        from: fc.integer({ min: 1, max: 40 }),
+        count: fc.integer({ min: 1, max: 12 }),
+        content: fc.constantFrom('a', 'a', 'a', 'b'),
+      }),
+    },
+    {
+      weight: 1,
+      arbitrary: fc.record({
+        kind: fc.constant('big' as const),
+        sink: fc.integer({ min: 0, max: 2 }),
+        from: fc.integer({ min: 41, max: 300 }),
+        count: fc.integer({ min: 100, max: 300 }),
+      }),
+    },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant('checkpoint' as const) }) },
+    {
+      weight: 1,
+      arbitrary: fc.record({ kind: fc.constant('change' as const), n: fc.integer({ min: 0, max: 9 }) }),
+    },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant('restart' as const) }) },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant('settle' as const) }) },
+  );
+  const fault = fc.option(fc.constantFrom('before' as const, 'after' as const), { nil: undefined, freq: 3 });
+
+  it('keeps every acknowledged line at its index, and the whole log sound after every step', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(action, { minLength: 1, maxLength: 25 }),
+        fc.array(fault, { maxLength: 20 }),
+        fc.array(fault, { maxLength: 10 }),
+        fc.infiniteStream(fc.integer({ min: 0, max: 3 })),
+        async (actions, storeFaults, anchorFaults, turns) => {
+          const store = new MemoryLogStore();
+          const setup = await setUp(store, { limits: { commitLines: 64 } });
+          store.faults.push(...storeFaults);
+          setup.anchor.faults.push(...anchorFaults);
+          store.pause = async () => {
+            for (let i = turns.next().value as number; i > 0; i--) await Promise.resolve();
+          };
+          const acked = new Map<string, number>();
+          let held: { size: number; root: string } | undefined;
+          const flying: Promise<void>[] = [];
+          const send = (sink: number, from: number, count: number, content: string): void => {
+            const run = epoch(sink);
+            const sent = request(
+              setup.log.origin,
+              `s${sink}`,
+              run,
+              lines(setup, `s${sink}`, run, from, count, content),
+            );
+            const head = held;
+            const one = setup.sequencer.append(head ? { ...sent, head: head.size } : sent).then((outcome) => {
+              if (!outcome.ok) {
+                expect(outcome.fault.kind).toBe('retry');
+                return;
+              }
+              verifyAck(setup.log, sent, outcome.value, head);
+              if (!held || outcome.value.size > held.size) held = outcome.value;
+              for (const part of outcome.value.runs) {
+                for (let at = part.lines[0]; at < part.lines[1]; at++) {
+                  const key = String(sent.lines[at]);
+                  const index = part.index + at - part.lines[0];
+                  expect(acked.get(key) ?? index).toBe(index);
+                  acked.set(key, index);
+                }
+              }
+            });
+            flying.push(one);
+          };
+          for (const step of actions) {
+            setup.clock.now += 7;
+            if (step.kind === 'append') send(step.sink, step.from, step.count, step.content);
+            else if (step.kind === 'big') send(step.sink, step.from, step.count, 'a');
+            else if (step.kind === 'checkpoint')
+              flying.push(setup.sequencer.checkpoint(setup.log.id).then(() => undefined));
+            else if (step.kind === 'change') {
+              const token = TOKEN.replace(/v$/, String(step.n));
+              const change = {
+                tenant: TENANT,
+                by: ADMIN,
+                project: PROJECT,
+                token,
+                secretHash: Buffer.alloc(32),
+                role: 'agent',
+              } as const;
+              flying.push(setup.sequencer.change({ kind: 'token.issue', ...change }).then(() => undefined));
+            } else if (step.kind === 'restart') {
+              // A second process on the same database; the first goes on for what it accepted.
+              flying.push(setup.sequencer.close());
+              setup.sequencer = new Sequencer(setup.parts);
+            } else {
+              await Promise.all(flying.splice(0));
+              await mustBeSound(setup);
+            }
+          }
+          await Promise.all(flying);
+          store.faults.length = 0;
+          setup.anchor.faults.length = 0;
+          await new Sequencer(setup.parts).start();
+          await mustBeSound(setup);
+          for (const [text, index] of acked) expect(String(store.raw(setup.log).lines[index])).toBe(text);
+        },
+      ),
+      { numRuns: Number(process.env['BELAY_RUNS'] ?? 120) },
+    );
+  });
+});
