@@ -5,7 +5,7 @@ import CountsReporter from './infra/scripts/counts-reporter.mjs';
 // (What a test starts as a process of its own, such as `bin/belay.js`, is the compiled form: `pretest` sees to that.)
 const resolveSource = {
   resolve: { conditions: ['source'] },
-  ssr: { resolve: { conditions: ['source', 'node', 'import', 'default'] } },
+  ssr: { resolve: { conditions: ['source', 'node'] } },
 };
 
 const notTests = ['**/node_modules/**', '**/dist/**'];
