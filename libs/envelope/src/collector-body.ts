@@ -1,7 +1,19 @@
 import { canonical } from './canonical.js';
 import { MAX_ENVELOPE_BYTES } from './envelope.js';
 import { EnvelopeError } from './error.js';
-import { bool, hash, origin, pattern, positive, sha256, sinkName, time, words, type Rule } from './rules.js';
+import {
+  bool,
+  hash,
+  name,
+  origin,
+  pattern,
+  positive,
+  sha256,
+  sinkName,
+  time,
+  words,
+  type Rule,
+} from './rules.js';
 import { parseStrictJson } from './strict-json.js';
 
 /** JSON as far as a policy needs it: no fractions, so that every reader sees the same numbers. */
@@ -118,10 +130,6 @@ const id = (prefix: string): Rule =>
     `"${prefix}_" and 26 characters of lower-case base 32`,
   );
 const vkey = pattern(/^[^\s+]{1,300}\+[0-9a-f]{8}\+[A-Za-z0-9+/]+={0,2}$/, 'a verifier key of a signed note');
-const domain = pattern(
-  /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/,
-  'a letter or digit, then up to 127 of A-Z a-z 0-9 . _ : -',
-);
 const natural: Rule = (value) =>
   Number.isSafeInteger(value) && (value as number) >= 0 ? undefined : 'an integer from 0 to 2^53 - 1';
 const displayName: Rule = (value) =>
@@ -178,7 +186,7 @@ const SHAPES: Readonly<Record<CollectorBody['kind'], Shape>> = {
   },
   'token.issued': {
     required: { token: id('tok'), role: words('agent', 'sink', 'verifier'), by },
-    optional: { sinks: listOf(sinkName, 32, "at most 32 sinks' names"), expires: time, domain },
+    optional: { sinks: listOf(sinkName, 64, "at most 64 sinks' names"), expires: time, domain: name },
   },
   'token.revoked': { required: { token: id('tok'), by } },
   'auditor.issued': { required: { auditor: id('aud'), by } },
@@ -188,7 +196,7 @@ const SHAPES: Readonly<Record<CollectorBody['kind'], Shape>> = {
     optional: {
       sinkKind: words('proxy', 'hook', 'otlp', 'forward', 'verifier', 'other'),
       required: bool,
-      domain,
+      domain: name,
       key: hash,
       fingerprint: pattern(/^[0-9a-f]{16}$/, 'a key fingerprint: 16 lowercase hex digits'),
       heartbeat: positive,

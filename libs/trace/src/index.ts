@@ -1,0 +1,16 @@
+/**
+ * The local record: what crossed the proxy, byte for byte, as a chain of JSON lines. FORMAT.md beside this package
+ * has the bytes.
+ */
+export {
+  checkTrace,
+  readTrace,
+  repairTrace,
+  type TraceLine,
+  type TraceProblem,
+  type TraceProblemCode,
+  type TraceRepair,
+  type TraceReport,
+} from './reader.js';
+export { recordData, RecordError, type Command, type RecordBody, type TraceRecord } from './record.js';
+export { TraceWriter, type TraceClock, type TraceEnd } from './writer.js';
