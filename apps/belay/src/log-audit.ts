@@ -18,6 +18,7 @@ import {
   tilePath,
 } from '@belay/merkle';
 import { type Checkpoint, NoteError, type NoteVerifier, openCheckpoint } from '@belay/note';
+import type { CheckResult } from '@belay/receipt';
 
 /** What is read, below a log's prefix; a missing file is an error of the reader. */
 export interface LogReader {
@@ -27,18 +28,12 @@ export interface LogReader {
 
 export type AuditCheck = 'checkpoint' | 'kept checkpoint' | 'entries' | 'tiles' | 'root' | 'consistency';
 
-export interface AuditResult {
-  readonly check: AuditCheck;
-  readonly ok: boolean;
-  readonly detail: string;
-}
-
 export interface Audit {
   readonly verdict: 'VALID' | 'INVALID';
   readonly origin: string;
   readonly size: number;
   readonly root: string;
-  readonly checks: readonly AuditResult[];
+  readonly checks: readonly CheckResult<AuditCheck>[];
 }
 
 interface Fault {
@@ -60,7 +55,7 @@ export async function auditLog(
   kept: Uint8Array | undefined,
   progress: (done: number, size: number) => void,
 ): Promise<Audit> {
-  const checks: AuditResult[] = [];
+  const checks: CheckResult<AuditCheck>[] = [];
   const opened = open(await reader.checkpoint(), log, 'checkpoint');
   checks.push(opened.result);
   const keptOpened = kept && open(kept, log, 'kept checkpoint');
@@ -72,13 +67,17 @@ export async function auditLog(
   const faultOf = (check: AuditCheck): Fault | undefined => faults.find((fault) => fault.check === check);
   const settle = (check: AuditCheck, detail: string): void => {
     const fault = faultOf(check);
-    checks.push({ check, ok: fault === undefined, detail: fault?.detail ?? detail });
+    checks.push({
+      name: check,
+      status: fault === undefined ? 'ok' : 'failed',
+      detail: fault?.detail ?? detail,
+    });
   };
   settle('entries', `${head.size} entries, numbered without a gap`);
   settle('tiles', 'every tile is what its entries hash to');
   checks.push({
-    check: 'root',
-    ok: root?.equals(head.root) === true,
+    name: 'root',
+    status: root?.equals(head.root) === true ? 'ok' : 'failed',
     detail: root
       ? `${root.toString('base64')}${root.equals(head.root) ? '' : `, but the checkpoint says ${head.root.toString('base64')}`}`
       : 'could not be computed: an entry is missing',
@@ -88,8 +87,8 @@ export async function auditLog(
     const shrunk = before.size > head.size;
     const same = rootAt?.equals(before.root) === true;
     checks.push({
-      check: 'consistency',
-      ok: !shrunk && same,
+      name: 'consistency',
+      status: !shrunk && same ? 'ok' : 'failed',
       detail: shrunk
         ? `the log has ${head.size} entries, the kept checkpoint ${before.size}: entries were removed`
         : same
@@ -98,7 +97,7 @@ export async function auditLog(
     });
   }
   return {
-    verdict: checks.every(({ ok }) => ok) ? 'VALID' : 'INVALID',
+    verdict: checks.every(({ status }) => status === 'ok') ? 'VALID' : 'INVALID',
     origin: head.origin,
     size: Number(head.size),
     root: head.root.toString('base64'),
@@ -110,14 +109,14 @@ function open(
   note: Uint8Array,
   log: NoteVerifier,
   check: 'checkpoint' | 'kept checkpoint',
-): { readonly checkpoint?: Checkpoint; readonly result: AuditResult } {
+): { readonly checkpoint?: Checkpoint; readonly result: CheckResult<AuditCheck> } {
   try {
     const checkpoint = openCheckpoint(note, log);
     const detail = `size ${checkpoint.size}, signed by ${log.name}+${log.keyId}`;
-    return { checkpoint, result: { check, ok: true, detail } };
+    return { checkpoint, result: { name: check, status: 'ok', detail } };
   } catch (error) {
     if (!(error instanceof NoteError)) throw error;
-    return { result: { check, ok: false, detail: error.message } };
+    return { result: { name: check, status: 'failed', detail: error.message } };
   }
 }
 

@@ -15,7 +15,7 @@ import { type CliConfig, readConfig } from './config.js';
 import { readSecretOption, vkeyOf } from './credentials.js';
 import { badInput, EXIT, usage } from './exit.js';
 import { auditLog } from './log-audit.js';
-import { columns, print, printable, styleFor } from './output.js';
+import { checkTable, print, printable, styleFor } from './output.js';
 import { connect, type ConnectionOptions, connectionOptions, type Service } from './service.js';
 
 const NOTE = 'text/plain';
@@ -230,20 +230,6 @@ async function readKept(path: string): Promise<Buffer> {
   const bytes = await readFile(path);
   if (bytes.length > MAX_NOTE_FILE) throw badInput('too_large', `${path} is too big for a checkpoint`);
   return bytes;
-}
-
-/** One line per check: its mark, its name, what was found. */
-export function checkTable(
-  checks: readonly { readonly check: string; readonly ok: boolean; readonly detail: string }[],
-  style: ReturnType<typeof styleFor>,
-): string {
-  return columns(
-    checks.map(({ check, ok, detail }) => [
-      `${ok ? style.good('ok  ') : style.bad('FAIL')}  ${check}`,
-      detail,
-    ]),
-    '  ',
-  );
 }
 
 interface FsckOptions {

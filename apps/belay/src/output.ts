@@ -1,3 +1,4 @@
+import type { CheckResult } from '@belay/receipt';
 import type { CliConfig } from './config.js';
 
 /** Colours for a terminal; plain text elsewhere. */
@@ -44,6 +45,19 @@ export async function print(json: boolean | undefined, value: unknown, text: () 
 export function columns(rows: readonly (readonly [string, string])[], indent = ''): string {
   const width = Math.max(0, ...rows.map(([left]) => left.length));
   return rows.map(([left, right]) => `${indent}${left.padEnd(width)}  ${right}\n`).join('');
+}
+
+/** One line per check: what it came to, its name, what was found. */
+export function checkTable(checks: readonly CheckResult[], style: Style): string {
+  const mark = {
+    ok: style.good('ok       '),
+    failed: style.bad('FAILED   '),
+    undecided: style.warn('undecided'),
+  };
+  return columns(
+    checks.map(({ name, status, detail }) => [`${mark[status]}  ${name}`, printable(detail)]),
+    '  ',
+  );
 }
 
 /**

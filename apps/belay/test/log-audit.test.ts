@@ -88,7 +88,8 @@ class Served implements LogReader {
 const entriesOf = (size: number): Buffer[] => Array.from({ length: size }, (_, i) => entry(i));
 const audit = (log: LogReader, kept?: Buffer): Promise<Audit> =>
   auditLog(log, verifier, kept, () => undefined);
-const failed = (result: Audit): string[] => result.checks.filter(({ ok }) => !ok).map(({ check }) => check);
+const failed = (result: Audit): string[] =>
+  result.checks.filter(({ status }) => status !== 'ok').map(({ name }) => name);
 
 describe('a log as it should be', () => {
   it.each([0, 1, 2, 255, 256, 257, 511, 512, 700])('of %i entries is valid', async (size) => {
@@ -100,7 +101,7 @@ describe('a log as it should be', () => {
   it.each([0, 1, 255, 256, 300, 600])('still contains its own checkpoint of %i entries', async (size) => {
     const entries = entriesOf(600);
     const result = await audit(new Served(entries), noteOf(entries.slice(0, size)));
-    expect(result.checks.at(-1)).toMatchObject({ check: 'consistency', ok: true });
+    expect(result.checks.at(-1)).toMatchObject({ name: 'consistency', status: 'ok' });
     expect(result.verdict).toBe('VALID');
   });
 });
@@ -129,7 +130,7 @@ describe('what was done to it is named', () => {
     served.replaced.set(path, Buffer.alloc(bytes));
     const result = await audit(served);
     expect(failed(result)).toEqual(['tiles']);
-    expect(result.checks.find(({ check }) => check === 'tiles')?.detail).toContain(path);
+    expect(result.checks.find(({ name }) => name === 'tiles')?.detail).toContain(path);
   });
 
   it('a past that was rewritten, signed again and served whole', async () => {
