@@ -1,4 +1,3 @@
-import { sign as signBytes } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { deriveLogSeed, loadOrCreateKeyFile, privateKeyObject, rawPublicKey } from '@belay/keys';
@@ -74,10 +73,9 @@ export class Keyring implements LogKeys {
     return { checkpoint: ed25519Signer(origin, seed), ack: ed25519Signer(ackName(origin), seed) };
   }
 
-  /** Ed25519 by the log's key. Callers sign statements they built themselves, never bytes they were handed. */
-  signer(origin: string, publicKey: Buffer): (message: Uint8Array) => Buffer {
-    const key = privateKeyObject(this.#seedOf(origin, publicKey));
-    return (message) => signBytes(null, message, key);
+  /** Signs receipts as the log's origin. For statements that this process built itself from the database. */
+  receiptSigner(origin: string, publicKey: Buffer): NoteSigner {
+    return ed25519Signer(origin, this.#seedOf(origin, publicKey));
   }
 
   #seedOf(origin: string, publicKey: Buffer): Buffer {

@@ -334,6 +334,12 @@ export class Sequencer {
     }
   }
 
+  /** The tree of a log at a committed size. Throws TreeDamaged when the store lacks a part of it. */
+  async treeOf(record: LogRecord, size: number): Promise<LogTree> {
+    const leaves = await this.#leaves(record, size - (size % 256), size);
+    return LogTree.load(size, leaves, this.#tiles(record));
+  }
+
   /** Answers `shutting_down` from now on; resolves when everything accepted before has been answered. */
   async close(): Promise<void> {
     this.#closing = true;
@@ -656,9 +662,7 @@ export class Sequencer {
   }
 
   async #load(record: LogRecord, head: Head): Promise<LogTree> {
-    const from = head.size - (head.size % 256);
-    const leaves = await this.#leaves(record, from, head.size);
-    const tree = await LogTree.load(head.size, leaves, this.#tiles(record));
+    const tree = await this.treeOf(record, head.size);
     const frontier = head.frontier.length === 0 ? tree.root : foldNodes(head.frontier);
     if (!tree.root.equals(head.root) || !frontier.equals(head.root)) {
       throw new TreeDamaged(
