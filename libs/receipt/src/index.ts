@@ -1,0 +1,36 @@
+/**
+ * Receipts: what a log can prove of its entries to a stranger, offline. How they are made, what they state
+ * (authority and disposition, as pure functions of the evidence), and every check that a reader makes. FORMAT.md
+ * beside this package has the bytes. Pure: no I/O, no clock, no randomness.
+ */
+export {
+  type Authority,
+  AUTHORITY_LEVELS,
+  type AuthorityLevel,
+  authorityLevel,
+  authorityOf,
+  type Witness,
+} from './authority.js';
+export { buildReceipt, type ReceiptEvidence } from './build.js';
+export { type ConflictReason, type Disposition, dispositionOf, type NoSessionReason } from './disposition.js';
+export { preAuthEncoding } from './dsse.js';
+export { ReceiptError, type ReceiptErrorCode } from './error.js';
+export type { Pins } from './pins.js';
+export type { CheckResult, CheckStatus, Report, Verdict } from './report.js';
+export {
+  type Issuer,
+  MAX_RECEIPT_BYTES,
+  MAX_RECEIPT_ENTRIES,
+  NOT_PROVEN,
+  type Receipt,
+  scopeRange,
+} from './statement.js';
+export {
+  formatTlogProof,
+  parseTlogProof,
+  TLOG_PROOF_CHECKS,
+  type TlogProof,
+  type TlogProofCheck,
+  verifyTlogProof,
+} from './tlog-proof.js';
+export { openReceipt, parseReceipt, RECEIPT_CHECKS, type ReceiptCheck, verifyReceipt } from './verify.js';

@@ -1,0 +1,56 @@
+/** VALID: every check is ok. INVALID: one failed. INDETERMINATE: none failed, and one could not be decided. */
+export type Verdict = 'VALID' | 'INVALID' | 'INDETERMINATE';
+
+export type CheckStatus = 'ok' | 'failed' | 'undecided';
+
+/** One thing that was looked at. `detail` is a sentence for a person. */
+export interface CheckResult<Name extends string = string> {
+  readonly name: Name;
+  readonly status: CheckStatus;
+  readonly detail: string;
+}
+
+/** The outcome of a verification. Every check is in it, also those that could not be reached. */
+export interface Report<Name extends string = string> {
+  readonly verdict: Verdict;
+  readonly checks: readonly CheckResult<Name>[];
+}
+
+/** Runs named checks in order and keeps what each came to. */
+export class Checks<Name extends string> {
+  #names: readonly Name[];
+  #results = new Map<Name, CheckResult<Name>>();
+
+  constructor(names: readonly Name[]) {
+    this.#names = names;
+  }
+
+  /** Runs one check: a thrown error fails it, with the error's message as the detail. */
+  run(name: Name, check: () => Omit<CheckResult, 'name'> | string): void {
+    let result: Omit<CheckResult, 'name'>;
+    try {
+      const said = check();
+      result = typeof said === 'string' ? { status: 'ok', detail: said } : said;
+    } catch (error) {
+      result = { status: 'failed', detail: error instanceof Error ? error.message : String(error) };
+    }
+    this.#results.set(name, { name, ...result });
+  }
+
+  report(): Report<Name> {
+    const checks = this.#names.map(
+      (name): CheckResult<Name> =>
+        this.#results.get(name) ?? {
+          name,
+          status: 'undecided',
+          detail: 'not reached: something it needs failed',
+        },
+    );
+    const verdict = checks.some(({ status }) => status === 'failed')
+      ? 'INVALID'
+      : checks.every(({ status }) => status === 'ok')
+        ? 'VALID'
+        : 'INDETERMINATE';
+    return { verdict, checks };
+  }
+}

@@ -1,0 +1,59 @@
+import { createHash, X509Certificate } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { canonical } from '@belay/envelope';
+import {
+  buildReceipt,
+  formatTlogProof,
+  NOT_PROVEN,
+  RECEIPT_CHECKS,
+  TLOG_PROOF_CHECKS,
+  verifyReceipt,
+  verifyTlogProof,
+} from '@belay/receipt';
+import { expect, test } from 'vitest';
+import { checkpointOf, ENTRIES, evidence, inclusionOf, KEY, ROOT_PEM, signer } from './sample.js';
+
+const page = readFileSync(new URL('../FORMAT.md', import.meta.url), 'utf8');
+const fixture = readFileSync(new URL('fixtures/event-v1.receipt', import.meta.url));
+
+/** The text as an indented block of the page. */
+const block = (text: string): string => text.replace(/^(?=.)/gmu, '    ');
+
+test('the receipt of the page is the fixture, and is what the code makes', () => {
+  const bytes = buildReceipt(evidence(3, 1), signer);
+  expect(bytes.toString()).toBe(fixture.toString());
+  expect(verifyReceipt(fixture, { key: KEY, rootPem: ROOT_PEM }).verdict).toBe('VALID');
+
+  const fingerprint = new X509Certificate(ROOT_PEM).fingerprint256.replaceAll(':', '').toLowerCase();
+  const digest = createHash('sha256').update(bytes).digest('hex');
+  expect(page).toContain(block(`${KEY}\n${fingerprint}\n${digest}`));
+
+  const { payload } = JSON.parse(bytes.toString()) as { payload: string };
+  const statement = JSON.parse(Buffer.from(payload, 'base64').toString()) as {
+    predicate: { log: { x5c: string[] }; notProven: string[] };
+  };
+  expect(statement.predicate.notProven).toEqual(NOT_PROVEN);
+  expect(NOT_PROVEN).toHaveLength(7);
+  statement.predicate.log.x5c = statement.predicate.log.x5c.map(() => '...');
+  statement.predicate.notProven = statement.predicate.notProven.map(() => '...');
+  expect(page).toContain(block(canonical(statement)));
+});
+
+test('the tlog-proof of the page', () => {
+  const proof = formatTlogProof({
+    extra: ENTRIES[3] as Buffer,
+    index: 3n,
+    proof: inclusionOf(3),
+    checkpoint: checkpointOf(ENTRIES.length),
+  });
+  expect(page).toContain(block(proof));
+  expect(verifyTlogProof(Buffer.from(proof), { key: KEY }).verdict).toBe('VALID');
+});
+
+test('the page lists every check by the name it is reported under', () => {
+  const rows = [...page.matchAll(/^\| `([a-z-]+)` \| [^\n]*$/gmu)].map((match) => match[1]);
+  expect(
+    rows.filter((row) => (RECEIPT_CHECKS as readonly (string | undefined)[]).includes(row)).slice(-15),
+  ).toEqual([...RECEIPT_CHECKS]);
+  for (const check of TLOG_PROOF_CHECKS) expect(page).toContain(`\`${check}\``);
+});
