@@ -33,6 +33,8 @@ const IMPURE_BUILTINS =
 const APPS = ['gateway', 'collector', 'worker', 'belay'];
 const SERVICE_APPS = /^apps\/(gateway|collector|worker)\//;
 const SERVE = 'apps/belay/src/serve.ts';
+/** Run from a clone with the development dependencies; nothing that ships imports it. */
+const DEMO = 'apps/belay/src/demo.ts';
 
 /** Foreign packages that have one home; the pattern says where. */
 const HOMES: readonly { readonly packages: RegExp; readonly home: RegExp }[] = [
@@ -252,14 +254,15 @@ export function manifests(tree: Tree, root: string): string[] {
     const { folder, manifest } = each;
     const runtime = new Set<string>();
     const erased = new Set<string>();
-    for (const [, imported] of eachImport(tree, (m) => isSource(m.path) && owner(m.path) === folder)) {
+    const development = new Set(Object.keys(manifest.devDependencies ?? {}));
+    for (const [module, imported] of eachImport(tree, (m) => isSource(m.path) && owner(m.path) === folder)) {
       const { specifier } = imported;
       if (isRelative(specifier) || isBuiltin(specifier)) continue;
+      if (module.path === DEMO && development.has(packageName(specifier))) continue;
       (imported.typeOnly ? erased : runtime).add(packageName(specifier));
     }
     const declared = new Set(Object.keys(manifest.dependencies ?? {}));
     const optional = new Set(Object.keys(manifest.optionalDependencies ?? {}));
-    const development = new Set(Object.keys(manifest.devDependencies ?? {}));
     for (const name of runtime) {
       if (!declared.has(name) && !optional.has(name)) {
         wrong.push(`${folder}: imports ${name} without declaring it`);
