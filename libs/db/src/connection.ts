@@ -55,8 +55,10 @@ export function openPool(connection: Connection, options: PoolOptions = {}): pg.
     connectionTimeoutMillis: 10_000,
     types,
   });
-  // A connection that dies idle is replaced at the next use; without a listener it would end the process.
+  // A connection that dies, idle or between two queries of a transaction, is noticed by its next use and replaced.
+  // Without a listener on the pool and one on every connection its death would be the death of the process.
   pool.on('error', () => undefined);
+  pool.on('connect', (client) => client.on('error', () => undefined));
   return pool;
 }
 

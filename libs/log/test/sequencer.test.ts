@@ -2,13 +2,12 @@ import { generateKeyPairSync, sign } from 'node:crypto';
 import { batchMessage, batchRoot, keyFingerprint } from '@belay/envelope';
 import { LogBehindAnchor, Sequencer } from '@belay/log';
 import { ed25519Verifier, formatVkey, openCheckpoint, rawPublicKey } from '@belay/note';
-import { MemoryAnchor, MemoryLogStore } from '@belay/testkit';
-import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
 import {
   ADMIN,
   epoch,
   line,
+  MemoryAnchor,
+  MemoryLogStore,
   mustBeSound,
   PROJECT,
   request,
@@ -18,7 +17,9 @@ import {
   TOKEN,
   value,
   verifyAck,
-} from './harness.js';
+} from '@belay/testkit';
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
 
 const lines = (
   setup: Setup,

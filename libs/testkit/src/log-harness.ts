@@ -12,7 +12,8 @@ import {
 } from '@belay/log';
 import { leafHash, verifyConsistency, verifyRange } from '@belay/merkle';
 import { ackHeadText, ackName, ackVerifier, ed25519Signer, formatVkey, openNote } from '@belay/note';
-import { MemoryAnchor, MemoryLogStore } from '@belay/testkit';
+import { MemoryAnchor } from './memory-anchor.js';
+import { MemoryLogStore } from './memory-log-store.js';
 
 const ID = '01ARZ3NDEKTSV4RRFFQ69G5FA';
 export const TENANT = `ten_${ID.toLowerCase()}v`;
