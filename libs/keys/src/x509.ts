@@ -29,8 +29,8 @@ const YEAR = 365.25 * 24 * 3_600 * 1_000;
 /** A root outlives every receipt that is kept for a decade; an issuer is renewed long before. */
 const ROOT_YEARS = 25;
 const ISSUER_YEARS = 20;
-/** A certificate made now is used at once, also by a machine whose clock is a little behind. */
-const CLOCK_SKEW = 3_600 * 1_000;
+/** Authorities are valid from a day before they are made: what they issue begins a little in the past as well. */
+const CLOCK_SKEW = 24 * 3_600 * 1_000;
 
 /** When a certificate is valid. Whole seconds: fractions are cut off. */
 export interface Validity {

@@ -15,7 +15,8 @@ export const MAX_RECEIPT_ENTRIES = 10_000;
 /** Largest receipt that is read, in bytes: as many of the largest entries, in base64, and room for the rest. */
 export const MAX_RECEIPT_BYTES = 80 * 1024 * 1024;
 
-const MAX_CHAIN = 8;
+/** Log, issuer, root. More would need path lengths to be checked, which node:crypto does not show. */
+const MAX_CHAIN = 3;
 
 /** What no event or range receipt proves. Part of every such receipt, word for word. */
 export const NOT_PROVEN: readonly string[] = Object.freeze([
