@@ -61,6 +61,12 @@ describe('one wrong line in the real tree is caught', () => {
   const cases: [string, (tree: ReturnType<typeof readTree>) => string[], Record<string, string>, RegExp][] = [
     ['an upward import', direction, { [path]: `import { signNote } from '@belay/note';` }, /merkle may not/],
     ['a type-only upward import', direction, { [path]: `import type { A } from '@belay/log';` }, /may not/],
+    [
+      'more than types of contracts in log',
+      direction,
+      { 'libs/log/src/zz.ts': `import { x } from '@belay/contracts';` },
+      /log may not import contracts/,
+    ],
     ['an upward re-export', direction, { [path]: `export { x } from '@belay/db';` }, /may not import db/],
     ['a lazy upward import', direction, { [path]: `await import('@belay/note');` }, /may not/],
     [

@@ -63,7 +63,7 @@ interface Ran {
 async function belay(environment: Record<string, string>, ...args: string[]): Promise<Ran> {
   const child = spawn(process.execPath, [BELAY, ...args], {
     stdio: ['ignore', 'pipe', 'pipe'],
-    env: { ...process.env, ...environment },
+    env: { ...readConfig().environment, ...environment },
   });
   let stdout = '';
   let stderr = '';
