@@ -43,7 +43,7 @@ export function readConfig(): CliConfig {
     credentials: join(set('XDG_CONFIG_HOME') ?? join(homedir(), '.config'), 'belay', 'credentials'),
     databaseUrl: set('DATABASE_URL'),
     debug: set('BELAY_DEBUG') !== undefined,
-    colour: process.stdout.isTTY === true && set('NO_COLOR') === undefined,
+    colour: process.stdout.isTTY && set('NO_COLOR') === undefined,
     environment: env,
   });
 }

@@ -10,7 +10,7 @@ import { writeOut } from './output.js';
 
 interface Entry {
   readonly description: string;
-  readonly load: () => Promise<{ register(program: Command): void }>;
+  readonly load: () => Promise<{ readonly register: (program: Command) => void }>;
 }
 
 const COMMANDS: Readonly<Record<string, Entry>> = {

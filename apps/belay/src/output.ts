@@ -3,11 +3,11 @@ import type { CliConfig } from './config.js';
 
 /** Colours for a terminal; plain text elsewhere. */
 export interface Style {
-  bold(text: string): string;
-  dim(text: string): string;
-  good(text: string): string;
-  bad(text: string): string;
-  warn(text: string): string;
+  readonly bold: (text: string) => string;
+  readonly dim: (text: string) => string;
+  readonly good: (text: string) => string;
+  readonly bad: (text: string) => string;
+  readonly warn: (text: string) => string;
 }
 
 export function styleFor(config: Pick<CliConfig, 'colour'>): Style {

@@ -114,7 +114,7 @@ export class Service {
     const reason =
       name === 'TimeoutError'
         ? `no answer within ${TIMEOUT_MS / 1000} s`
-        : String((cause as NodeJS.ErrnoException | undefined)?.code ?? (error as Error).message);
+        : ((cause as NodeJS.ErrnoException | undefined)?.code ?? (error as Error).message);
     return unavailable(
       'unreachable',
       `${this.url} cannot be reached (${reason})`,

@@ -17,12 +17,13 @@ export async function belay(...args: string[]): Promise<Ran> {
   let stdout = '';
   let stderr = '';
   type Write = typeof process.stdout.write;
-  const keep = (to: (text: string) => void): Write =>
-    ((text: string | Uint8Array, ...rest: unknown[]) => {
+  const keep =
+    (to: (text: string) => void): Write =>
+    (text: string | Uint8Array, ...rest: unknown[]) => {
       to(String(text));
       for (const each of rest) if (typeof each === 'function') (each as () => void)();
       return true;
-    }) as Write;
+    };
   const out = vi.spyOn(process.stdout, 'write').mockImplementation(keep((text) => (stdout += text)));
   const err = vi.spyOn(process.stderr, 'write').mockImplementation(keep((text) => (stderr += text)));
   const before = process.exitCode;

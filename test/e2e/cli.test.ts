@@ -1,0 +1,316 @@
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { TokenListed } from '@belay/contracts/http';
+import { type Ack, formatCredential, parseCredential } from '@belay/contracts';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { freePort, Machine } from './belay-process.js';
+
+/**
+ * The commands of administrator, auditor and stranger against a running `belay serve`, as processes, by what they
+ * print and how they exit. One service for the file; each test makes what it needs of its own.
+ */
+
+interface Registered {
+  project: string;
+  log: string;
+  origin: string;
+  vkey: string;
+  token: { id: string; credential: string };
+  auditor: { id: string; credential: string };
+  credentials?: string;
+  sinkKey?: string;
+}
+interface Report {
+  verdict: string;
+  checks: { name: string; status: string; detail: string }[];
+}
+
+const machine = new Machine();
+let url = '';
+let operator = '';
+let admin = '';
+let service: Awaited<ReturnType<Machine['serve']>>;
+
+beforeAll(async () => {
+  service = await machine.serve(await freePort());
+  ({ url } = service);
+  [operator = ''] = /belay_operator_[A-Za-z0-9_-]+/.exec(service.output()) ?? [];
+  const tenant = await machine.json<{ admin: { credential: string } }>(
+    ['tenant', 'create', '--name', 'acme', '--url', url],
+    { BELAY_OPERATOR_KEY: operator },
+  );
+  admin = tenant.admin.credential;
+});
+afterAll(() => machine.close());
+
+const asAdmin = (): Record<string, string> => ({ BELAY_ADMIN_KEY: admin, BELAY_URL: url });
+
+async function register(name: string, ...more: string[]): Promise<Registered> {
+  return await machine.json<Registered>(['project', 'register', '--name', name, ...more], asAdmin());
+}
+
+let counter = 0;
+/** Appends lines by HTTP alone: what is under test here are the commands that read. */
+async function append(project: Registered, token: string, count: number, sink = 'shell'): Promise<Ack> {
+  const epoch = `01JD00000000000000000000${String(counter++).padStart(2, '0')}`;
+  const lines = Array.from({ length: count }, (_, i) =>
+    JSON.stringify({
+      v: 1,
+      log: project.origin,
+      sink,
+      epoch,
+      seq: i + 1,
+      kind: 'call',
+      time: new Date().toISOString(),
+      attrs: { tool: 'refund', bytes: i },
+    }),
+  );
+  const answer = await fetch(`${url}/v1/projects/${project.project}/events`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${token}`, 'content-type': 'application/x-ndjson' },
+    body: lines.join('\n'),
+  });
+  expect(answer.status).toBe(200);
+  return (await answer.json()) as Ack;
+}
+
+async function issueToken(project: Registered, ...more: string[]): Promise<string> {
+  const issued = await machine.json<{ credential: string }>(
+    ['token', 'issue', '--project', project.project, ...more],
+    asAdmin(),
+  );
+  return issued.credential;
+}
+
+describe('belay project register', () => {
+  it('leaves the machine ready to append, and stores nothing that could read', async () => {
+    const project = await register('first');
+    expect(statSync(machine.credentials).mode & 0o777).toBe(0o600);
+    const stored = readFileSync(machine.credentials, 'utf8');
+    expect(stored).toContain(project.token.credential);
+    expect(stored).not.toContain(project.auditor.credential);
+    expect(stored).not.toContain(admin);
+    expect(statSync(project.sinkKey ?? '').mode & 0o777).toBe(0o600);
+    expect(project.sinkKey?.startsWith(machine.state)).toBe(true);
+    // The token pins the log: nothing else is needed to know where lines belong and whom to believe.
+    expect(parseCredential(project.token.credential, 'append')).toMatchObject({
+      origin: project.origin,
+      project: project.project,
+    });
+  });
+
+  it('does not write over credentials that are there', async () => {
+    const { code, stderr } = await machine.belay(['project', 'register', '--name', 'second'], asAdmin());
+    expect(code).toBe(65);
+    expect(stderr).toContain('--replace');
+    const before = readFileSync(machine.credentials, 'utf8');
+    const project = await register('second', '--no-login');
+    expect(project.token.credential).toMatch(/^belay_append_/);
+    expect(readFileSync(machine.credentials, 'utf8')).toBe(before);
+  });
+
+  it('tells a wrong key, a mistyped key and a key of another kind apart', async () => {
+    const attempt = async (
+      key: string,
+    ): Promise<{ code: number | null; error: { code: string; message: string } }> => {
+      const { code, stdout } = await machine.belay(
+        ['project', 'register', '--name', 'x', '--no-login', '--json'],
+        { BELAY_URL: url, BELAY_ADMIN_KEY: key },
+      );
+      return { code, ...(JSON.parse(stdout) as { error: { code: string; message: string } }) };
+    };
+    const parsed = parseCredential(admin, 'admin');
+    const wrong = formatCredential({ ...parsed, secret: Buffer.alloc(24, 7) });
+    expect(await attempt(wrong)).toMatchObject({ code: 65, error: { code: 'unauthenticated' } });
+    expect(await attempt(`${admin.slice(0, -1)}${admin.endsWith('A') ? 'B' : 'A'}`)).toMatchObject({
+      code: 65,
+    });
+    expect(await attempt(operator)).toMatchObject({ code: 65 });
+  });
+});
+
+describe('tokens, auditors, sinks', () => {
+  it('are issued, listed, revoked, each an entry of the log', async () => {
+    const project = await register('tokens', '--no-login');
+    const options = ['--project', project.project];
+    const token = await issueToken(
+      project,
+      '--role',
+      'agent',
+      '--sink',
+      'shell',
+      'web',
+      '--domain',
+      'team-a',
+    );
+    await append(project, token, 1);
+    const { tokens } = await machine.json<{ tokens: TokenListed[] }>(
+      ['token', 'list', ...options],
+      asAdmin(),
+    );
+    expect(tokens).toHaveLength(2);
+    const { id } = parseCredential(token, 'append');
+    expect(tokens.find((each) => each.id === id)).toMatchObject({
+      role: 'agent',
+      sinks: ['shell', 'web'],
+      domain: 'team-a',
+    });
+
+    const revoked = await machine.json<{ id: string; index: number }>(
+      ['token', 'revoke', id, ...options],
+      asAdmin(),
+    );
+    expect(revoked.id).toBe(id);
+    const after = await machine.json<{ tokens: TokenListed[] }>(['token', 'list', ...options], asAdmin());
+    expect(after.tokens.find((each) => each.id === id)).toMatchObject({ revokedIndex: revoked.index });
+    const refused = await fetch(`${url}/v1/projects/${project.project}/events`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/x-ndjson' },
+      body: '{}',
+    });
+    expect(refused.status).toBe(401);
+
+    const auditor = await machine.json<{ credential: string }>(['auditor', 'issue', ...options], asAdmin());
+    expect(parseCredential(auditor.credential, 'auditor').origin).toBe(project.origin);
+
+    const key = Buffer.alloc(32, 9).toString('base64');
+    const sink = await machine.json<{ key: string; required: boolean }>(
+      ['sink', 'declare', 'web', '--kind', 'hook', '--required', '--key', key, ...options],
+      asAdmin(),
+    );
+    expect(sink).toMatchObject({ key, required: true });
+  });
+});
+
+describe('the auditor', () => {
+  let project: Registered;
+  let first = 0;
+  const asAuditor = (): Record<string, string> => ({
+    BELAY_URL: url,
+    BELAY_AUDITOR_KEY: project.auditor.credential,
+  });
+  const file = (name: string): string => join(machine.root, name);
+
+  beforeAll(async () => {
+    project = await register('audited', '--no-login');
+    const token = await issueToken(project, '--role', 'agent');
+    const ack = await append(project, token, 300);
+    first = ack.runs[0]?.index ?? -1;
+    const got = await machine.belay(
+      ['receipt', 'get', '--range', `${first}..${first + 9}`, '--out', file('receipt.json')],
+      asAuditor(),
+    );
+    expect(got).toMatchObject({ code: 0 });
+    expect(got.stdout).toContain('VALID');
+  });
+
+  it('keeps a checkpoint, and sees later that the log only grew', async () => {
+    const { code, stdout } = await machine.belay(['log', 'checkpoint'], asAuditor());
+    expect(code).toBe(0);
+    expect(stdout.split('\n')[0]).toBe(project.origin);
+    writeFileSync(file('kept'), stdout);
+    await append(project, await issueToken(project, '--role', 'agent'), 20);
+    await machine.belay(
+      ['receipt', 'get', '--event', String(first + 310), '--out', file('later.json')],
+      asAuditor(),
+    );
+    expect(await machine.belay(['log', 'proof', '--from', file('kept')], asAuditor())).toMatchObject({
+      code: 0,
+    });
+    expect(await machine.belay(['log', 'proof', '--index', String(first)], asAuditor())).toMatchObject({
+      code: 0,
+    });
+    const audit = await machine.json<Report & { size: number }>(
+      ['log', 'verify', '--kept', file('kept')],
+      asAuditor(),
+    );
+    expect(audit.verdict).toBe('VALID');
+    expect(audit.size).toBeGreaterThan(320);
+    expect(audit.checks.map(({ name }) => name)).toEqual([
+      'checkpoint',
+      'kept checkpoint',
+      'entries',
+      'tiles',
+      'root',
+      'consistency',
+    ]);
+  });
+
+  it('refuses a log that is not the one whose key was pinned', async () => {
+    const other = await register('other', '--no-login');
+    const { code, stdout } = await machine.belay(
+      ['log', 'verify', '--log', project.log, '--key', other.vkey, '--json'],
+      asAuditor(),
+    );
+    expect(code).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({ verdict: 'INVALID' });
+  });
+
+  it('gets a tlog-proof for one event', async () => {
+    const proof = file('entry.tlog-proof');
+    const got = await machine.belay(
+      ['receipt', 'get', '--event', String(first), '--format', 'tlog-proof', '--out', proof],
+      asAuditor(),
+    );
+    expect(got).toMatchObject({ code: 0 });
+    expect(readFileSync(proof, 'utf8')).toMatch(/^c2sp\.org\/tlog-proof@v1\n/);
+    expect(await machine.belay(['receipt', 'verify', proof, '--key', project.vkey])).toMatchObject({
+      code: 0,
+    });
+  });
+
+  it('asks for what is not there and is told so', async () => {
+    const { code, stdout } = await machine.belay(
+      ['receipt', 'get', '--event', '99999', '--out', file('x'), '--wait', '0', '--json'],
+      asAuditor(),
+    );
+    expect(code).toBeGreaterThanOrEqual(65);
+    expect((JSON.parse(stdout) as { error: { code: string } }).error.code).toMatch(/not_found|not_published/);
+  });
+
+  it('the same receipt asked for twice is the same bytes', async () => {
+    const again = await machine.belay(['receipt', 'get', '--range', `${first}..${first + 9}`], asAuditor());
+    const twice = await machine.belay(['receipt', 'get', '--range', `${first}..${first + 9}`], asAuditor());
+    expect(again.stdout).toBe(twice.stdout);
+  });
+});
+
+// Last in the file: it stops the service.
+describe('with the service stopped', () => {
+  it('stops cleanly when asked', async () => {
+    expect(await machine.stop(service.process)).toEqual({ code: 0, signal: null });
+  });
+
+  it('a receipt is verified and shown all the same', async () => {
+    const receipt = join(machine.root, 'receipt.json');
+    const { payload } = JSON.parse(readFileSync(receipt, 'utf8')) as { payload: string };
+    const statement = JSON.parse(Buffer.from(payload, 'base64').toString()) as {
+      predicate: { log: { vkey: string } };
+    };
+    const { vkey } = statement.predicate.log;
+    const verified = await machine.belay(['receipt', 'verify', receipt, '--key', vkey]);
+    expect(verified).toMatchObject({ code: 0 });
+    expect(verified.stdout).toMatch(/^VALID$/m);
+    expect(await machine.belay(['receipt', 'show', receipt, '--key', vkey])).toMatchObject({ code: 0 });
+  });
+
+  it('what needs the service says that it is not there', async () => {
+    const { code, stdout } = await machine.belay(
+      ['token', 'list', '--project', 'prj_x', '--json'],
+      asAdmin(),
+    );
+    expect(code).toBe(69);
+    expect(JSON.parse(stdout)).toMatchObject({ error: { code: 'unreachable' } });
+  });
+
+  it('fsck finds the whole database as it was signed', async () => {
+    const { code, stdout } = await machine.belay(['log', 'fsck', '--data', machine.data, '--json']);
+    const report = JSON.parse(stdout) as { verdict: string; logs: { size: number; findings: unknown[] }[] };
+    expect({ code, findings: report.logs.flatMap(({ findings }) => findings) }).toEqual({
+      code: 0,
+      findings: [],
+    });
+    expect(report.verdict).toBe('CLEAN');
+    expect(report.logs.length).toBeGreaterThanOrEqual(5);
+  });
+});
