@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
-import { barrels, cycles, direction, doors, effects, homes, loads, manifests } from './rules.js';
+import { barrels, cycles, direction, doors, effects, homes, loads, manifests, unused } from './rules.js';
 import { MODULE_FILE, readTree, withFiles } from './tree.js';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
@@ -35,6 +35,7 @@ describe('the tree as it is', () => {
     ['homes: Nest in apps, PostgreSQL in libs/db, log keys with the signer', homes],
     ['effects: pure libs are pure, process.env only in config.ts, no eval, no shell', effects],
     ['no cycles', cycles],
+    ['no export that nobody imports', unused],
   ])('%s', (_title, rule) => {
     expect(rule(tree)).toEqual([]);
   });
@@ -132,6 +133,12 @@ describe('one wrong line in the real tree is caught', () => {
         'libs/merkle/src/zy.ts': `import type { b } from './zz.js';`,
       },
       /zz\.ts -> .*zy\.ts -> .*zz\.ts|zy\.ts -> .*zz\.ts -> .*zy\.ts/,
+    ],
+    [
+      'an export that nobody imports',
+      unused,
+      { [path]: `export function forgotten(): void {}` },
+      /forgotten/,
     ],
     [
       'an undeclared dependency',

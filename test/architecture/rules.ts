@@ -317,6 +317,38 @@ function peersOf(root: string, folder: string, declared: ReadonlySet<string>): S
   return peers;
 }
 
+/** Every package's doors: modules that are entered from outside, whose exports may have users we can't see. */
+function doorsOf(tree: Tree): Set<string> {
+  const found = new Set<string>();
+  for (const { folder, manifest } of tree.packages.values()) {
+    for (const { source } of Object.values(manifest.exports ?? {})) found.add(posix.join(folder, source));
+  }
+  return found;
+}
+
+/** Exports behind the doors that no module imports: code that nothing runs, or a word that needn't be exported. */
+export function unused(tree: Tree): string[] {
+  const taken = new Map<string, Set<string>>();
+  for (const [module, each] of eachImport(tree, () => true)) {
+    const target = resolve(tree, module, each);
+    if (!target) continue;
+    const names = taken.get(target) ?? new Set();
+    for (const name of each.names) names.add(name);
+    taken.set(target, names);
+  }
+  const entries = doorsOf(tree);
+  const wrong: string[] = [];
+  for (const module of tree.modules.values()) {
+    if (!isSource(module.path) || entries.has(module.path)) continue;
+    const names = taken.get(module.path) ?? new Set();
+    if (names.has('*')) continue;
+    for (const each of module.exports) {
+      if (!names.has(each.name)) wrong.push(`${at(module, each)}: nobody imports ${each.name}`);
+    }
+  }
+  return wrong;
+}
+
 /**
  * Foreign packages that running `entry` loads. Lazy imports are followed only when `lazily`; type-only never.
  * This is how "`belay proxy` loads neither Nest nor PostgreSQL" is held.

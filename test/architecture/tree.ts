@@ -15,7 +15,7 @@ export interface Import {
   readonly typeOnly: boolean;
   /** `import()` or `createRequire`-style `require()`: not loaded until reached. */
   readonly lazy: boolean;
-  /** Names taken; empty for `import 'x'`, `import * as` and `import()`. */
+  /** Names taken; `*` for `import * as` and `import()`; empty for `import 'x'`. */
   readonly names: readonly string[];
   readonly line: number;
 }
@@ -26,6 +26,8 @@ export interface Module {
   readonly imports: readonly Import[];
   /** Lines with `export * from`. */
   readonly starExports: readonly number[];
+  /** Names declared here and exported, with their lines; what is passed on from another module is an import. */
+  readonly exports: readonly { readonly name: string; readonly line: number }[];
   /** Dotted global expressions of interest: `process.env`, `Date.now`, `Math.random`, `new Date()`, `eval`, `new Function`. */
   readonly globals: readonly { readonly name: string; readonly line: number }[];
   /** Lines on which a property `shell` is set to something other than `false`. */
@@ -76,6 +78,7 @@ export function parseModule(path: string, text: string): Module {
   const source = ts.createSourceFile(path, text, ts.ScriptTarget.Latest, true);
   const imports: Import[] = [];
   const starExports: number[] = [];
+  const exports: { name: string; line: number }[] = [];
   const globals: { name: string; line: number }[] = [];
   const shells: number[] = [];
   const lineOf = (node: ts.Node): number =>
@@ -96,7 +99,11 @@ export function parseModule(path: string, text: string): Module {
       add(node.moduleSpecifier, {
         typeOnly: clause?.phaseModifier === ts.SyntaxKind.TypeKeyword || onlyTypes,
         lazy: false,
-        names: named.map((each) => (each.propertyName ?? each.name).text),
+        names: [
+          ...named.map((each) => (each.propertyName ?? each.name).text),
+          ...(clause?.name ? ['default'] : []),
+          ...(bindings && ts.isNamespaceImport(bindings) ? ['*'] : []),
+        ],
       });
     } else if (ts.isExportDeclaration(node) && node.moduleSpecifier) {
       const clause = node.exportClause;
@@ -108,13 +115,13 @@ export function parseModule(path: string, text: string): Module {
         names: named.map((each) => (each.propertyName ?? each.name).text),
       });
     } else if (ts.isImportTypeNode(node) && ts.isLiteralTypeNode(node.argument)) {
-      add(node.argument.literal, { typeOnly: true, lazy: false, names: [] });
+      add(node.argument.literal, { typeOnly: true, lazy: false, names: ['*'] });
     } else if (ts.isCallExpression(node)) {
       const [first] = node.arguments;
       const called = node.expression;
       const imported = called.kind === ts.SyntaxKind.ImportKeyword;
       const required = ts.isIdentifier(called) && called.text === 'require';
-      if (first && (imported || required)) add(first, { typeOnly: false, lazy: true, names: [] });
+      if (first && (imported || required)) add(first, { typeOnly: false, lazy: true, names: ['*'] });
       if (ts.isIdentifier(called) && called.text === 'eval')
         globals.push({ name: 'eval', line: lineOf(node) });
     } else if (ts.isNewExpression(node) && ts.isIdentifier(node.expression)) {
@@ -130,10 +137,30 @@ export function parseModule(path: string, text: string): Module {
     } else if (ts.isPropertyAssignment(node) && node.name.getText(source) === 'shell') {
       if (node.initializer.kind !== ts.SyntaxKind.FalseKeyword) shells.push(lineOf(node));
     }
+    exports.push(...exportedBy(node).map((name) => ({ name, line: lineOf(node) })));
     ts.forEachChild(node, visit);
   };
   visit(source);
-  return { path, imports, starExports, globals, shells };
+  return { path, imports, starExports, exports, globals, shells };
+}
+
+/** Names that a statement declares and exports. */
+function exportedBy(node: ts.Node): string[] {
+  if (ts.isExportDeclaration(node) && !node.moduleSpecifier && node.exportClause) {
+    return ts.isNamedExports(node.exportClause)
+      ? node.exportClause.elements.map(({ name }) => name.text)
+      : [];
+  }
+  const modifiers = ts.canHaveModifiers(node) ? (ts.getModifiers(node) ?? []) : [];
+  if (!modifiers.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword)) return [];
+  if (modifiers.some(({ kind }) => kind === ts.SyntaxKind.DefaultKeyword)) return ['default'];
+  if (ts.isVariableStatement(node)) {
+    return node.declarationList.declarations.flatMap(({ name }) =>
+      ts.isIdentifier(name) ? [name.text] : [],
+    );
+  }
+  const { name } = node as ts.DeclarationStatement;
+  return name && ts.isIdentifier(name) ? [name.text] : [];
 }
 
 function readPackage(root: string, folder: string): Package {
