@@ -1,4 +1,4 @@
-import { createHmac, hash } from 'node:crypto';
+import { createHash, createHmac } from 'node:crypto';
 import { canonical } from './canonical.js';
 
 /** Salt of one line's commitment (32 bytes): keyed by the epoch's secret, so opening one says nothing of the others. */
@@ -10,7 +10,7 @@ export function commitmentSalt(epochSecret: Buffer, seq: number): Buffer {
 
 /** `sha256:` commitment to content under a salt, FORMAT.md section 3. */
 export function commitment(salt: Buffer, content: Uint8Array): string {
-  return `sha256:${hash('sha256', Buffer.concat([salt, content]), 'hex')}`;
+  return `sha256:${createHash('sha256').update(salt).update(content).digest('hex')}`;
 }
 
 /** Key of a session's `call` and `match` identifiers (32 bytes), FORMAT.md section 4. */
