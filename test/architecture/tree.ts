@@ -26,7 +26,10 @@ export interface Module {
   readonly imports: readonly Import[];
   /** Lines with `export * from`. */
   readonly starExports: readonly number[];
-  /** Names declared here and exported, with their lines; what is passed on from another module is an import. */
+  /**
+   * Values declared here and exported, with their lines. What is passed on from another module is an import; types
+   * are left out, since one that only signatures name is still a word for the reader.
+   */
   readonly exports: readonly { readonly name: string; readonly line: number }[];
   /** Dotted global expressions of interest: `process.env`, `Date.now`, `Math.random`, `new Date()`, `eval`, `new Function`. */
   readonly globals: readonly { readonly name: string; readonly line: number }[];
@@ -144,13 +147,13 @@ export function parseModule(path: string, text: string): Module {
   return { path, imports, starExports, exports, globals, shells };
 }
 
-/** Names that a statement declares and exports. */
+/** Values that a statement declares and exports. */
 function exportedBy(node: ts.Node): string[] {
   if (ts.isExportDeclaration(node) && !node.moduleSpecifier && node.exportClause) {
-    return ts.isNamedExports(node.exportClause)
-      ? node.exportClause.elements.map(({ name }) => name.text)
-      : [];
+    if (!ts.isNamedExports(node.exportClause) || node.isTypeOnly) return [];
+    return node.exportClause.elements.flatMap((each) => (each.isTypeOnly ? [] : each.name.text));
   }
+  if (ts.isInterfaceDeclaration(node) || ts.isTypeAliasDeclaration(node)) return [];
   const modifiers = ts.canHaveModifiers(node) ? (ts.getModifiers(node) ?? []) : [];
   if (!modifiers.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword)) return [];
   if (modifiers.some(({ kind }) => kind === ts.SyntaxKind.DefaultKeyword)) return ['default'];

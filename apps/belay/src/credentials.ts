@@ -4,9 +4,9 @@
  * lies here can append to one project and read nothing.
  */
 
-import { createHash } from 'node:crypto';
 import { mkdir, open, readFile, rename, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { sinkDir } from '@belay/client';
 import { type AppendCredential, CredentialError, parseCredential } from '@belay/contracts';
 import { loadOrCreateKeyFile } from '@belay/keys';
 import { formatVkey } from '@belay/note';
@@ -109,13 +109,9 @@ export function vkeyOf(credential: { readonly origin: string; readonly publicKey
   return formatVkey(credential.origin, credential.publicKey);
 }
 
-/**
- * Key file of a sink: one per (log, sink), since an administrator declares a key for one sink of one project. The
- * origin is hashed because it may hold slashes.
- */
+/** Key file of a sink, beside its spool: one per (log, sink), since that is what an administrator declares a key for. */
 export function sinkKeyPath(state: string, origin: string, sink: string): string {
-  const log = createHash('sha256').update(origin).digest('hex').slice(0, 16);
-  return join(state, 'sinks', log, `${sink}.key`);
+  return join(sinkDir(state, origin, sink), 'key.json');
 }
 
 /** The sink's 32-byte Ed25519 seed, made on first use. Folders on the way are created 0700. */

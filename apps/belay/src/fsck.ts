@@ -1,7 +1,8 @@
 import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { DirLocked } from '@belay/dirlock';
 import { PgLogStore, startEmbedded } from '@belay/db';
-import { checkLog, type LogReport } from '@belay/log';
+import { type Anchor, checkLog, FileAnchor, type LogReport } from '@belay/log';
 import { badInput, unavailable } from './exit.js';
 
 export interface FsckReport {
@@ -32,9 +33,13 @@ export async function fsck(
     if (!(error instanceof DirLocked)) throw error;
     throw unavailable('locked', error.message, 'Stop that `belay serve` first.', error);
   }
+  // Nobody else has the anchor open: the collector that writes it is the one whose database we just locked.
+  const anchored = join(where.data, 'anchor');
+  const anchor = existsSync(anchored) ? FileAnchor.open(anchored) : undefined;
   try {
-    return await checkAll(new PgLogStore(postgres.connection), progress);
+    return await checkAll(new PgLogStore(postgres.connection), progress, anchor);
   } finally {
+    anchor?.close();
     await postgres.stop();
   }
 }
@@ -42,11 +47,16 @@ export async function fsck(
 async function checkAll(
   store: PgLogStore,
   progress: (origin: string, done: number, size: number) => void,
+  anchor?: Anchor,
 ): Promise<FsckReport> {
   try {
     const logs: LogReport[] = [];
     for (const log of await store.list()) {
-      logs.push(await checkLog(store, log, { onProgress: (done, size) => progress(log.origin, done, size) }));
+      const report = await checkLog(store, log, {
+        ...(anchor && { anchor }),
+        onProgress: (done, size) => progress(log.origin, done, size),
+      });
+      logs.push(report);
     }
     const clean = logs.every(({ findings }) => findings.length === 0);
     return { verdict: clean ? 'CLEAN' : 'FAULTS', logs };

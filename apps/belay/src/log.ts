@@ -94,7 +94,7 @@ export function verifierOf(vkey: string): NoteVerifier {
 }
 
 async function logOf(service: Service): Promise<string> {
-  const { log } = await service.json<CredentialInfo>('GET', '/v1/credential');
+  const { log } = await service.json<CredentialInfo>('GET', '/v1/token');
   if (log === undefined) throw usage('this key does not belong to a log; give --log ID');
   return log;
 }
