@@ -13,6 +13,11 @@ export function commitment(salt: Buffer, content: Uint8Array): string {
   return `sha256:${createHash('sha256').update(salt).update(content).digest('hex')}`;
 }
 
+/** The envelope's `session` for a run that the agent itself has an id for, so that all its sinks name it alike. */
+export function sessionId(machineSecret: Buffer, agentSession: string): string {
+  return keyed(machineSecret, `belay/session-id/v1\n${agentSession}`);
+}
+
 /** Key of a session's `call` and `match` identifiers (32 bytes), FORMAT.md section 4. */
 export function sessionKey(machineSecret: Buffer, session: string): Buffer {
   if (machineSecret.length !== 32) throw new RangeError('a machine secret is 32 bytes');

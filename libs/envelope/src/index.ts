@@ -46,6 +46,14 @@ export {
   type EnvelopeKind,
 } from './envelope.js';
 export { EnvelopeError, type EnvelopeErrorCode } from './error.js';
-export { callId, commitment, commitmentSalt, matchId, sessionKey, weakCallId } from './identifiers.js';
+export {
+  callId,
+  commitment,
+  commitmentSalt,
+  matchId,
+  sessionId,
+  sessionKey,
+  weakCallId,
+} from './identifiers.js';
 export { SinkTree, type SinkTreeState } from './sink-tree.js';
 export { isUlid, newUlid } from './ulid.js';

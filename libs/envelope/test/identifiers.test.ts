@@ -10,6 +10,7 @@ import {
   keyFingerprint,
   matchId,
   newUlid,
+  sessionId,
   sessionKey,
   SinkTree,
   weakCallId,
@@ -99,6 +100,8 @@ test('identifiers are equal for equal things of one session only', () => {
   const machine = Buffer.alloc(32, 2);
   const key = sessionKey(machine, 's1');
   expect(key).toEqual(createHmac('sha256', machine).update('belay/session/v1\ns1').digest());
+  expect(sessionId(machine, 'run 1')).toMatch(/^hmac-sha256:[0-9a-f]{64}$/);
+  expect(sessionId(machine, 'run 1')).not.toBe(sessionId(Buffer.alloc(32), 'run 1'));
   expect(matchId(key, { b: 1, a: [2] })).toBe(matchId(key, { a: [2], b: 1 }));
   expect(matchId(key, { a: 1 })).not.toBe(matchId(sessionKey(machine, 's2'), { a: 1 }));
   expect(callId(key, 'toolu_1')).toMatch(/^hmac-sha256:[0-9a-f]{64}$/);

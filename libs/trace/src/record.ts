@@ -7,8 +7,8 @@ export const NO_RECORD = '0'.repeat(64);
 export interface Command {
   readonly argv: readonly string[];
   readonly cwd: string;
-  /** The file that argv[0] resolved to, and SHA-256 over its bytes (64 hex digits). */
-  readonly executable?: { readonly path: string; readonly sha256: string } | undefined;
+  /** The file that argv[0] resolved to; SHA-256 over its bytes (64 hex digits) where it was taken. */
+  readonly executable?: { readonly path: string; readonly sha256?: string | undefined } | undefined;
   /** Names of the environment, each with a digest of its value keyed by this machine's secret. */
   readonly env?: Readonly<Record<string, string>> | undefined;
 }
