@@ -17,7 +17,7 @@ import {
   secretHash,
 } from '@belay/contracts';
 
-const ORIGIN_ALPHABET = [...'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/:-'];
+const ORIGIN_ALPHABET = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._/:-'.split('');
 const bytes = (length: number) =>
   fc.uint8Array({ minLength: length, maxLength: length }).map((b) => Buffer.from(b));
 const named = { id: bytes(16), secret: bytes(24) };

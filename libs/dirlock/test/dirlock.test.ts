@@ -55,7 +55,7 @@ async function contender() {
   const line = async () => {
     const { value, done } = await lines.next();
     if (done) throw new Error('the contender ended without a word');
-    return value as string;
+    return value;
   };
   expect(await line()).toBe('ready');
   return {

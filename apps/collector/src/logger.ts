@@ -1,0 +1,31 @@
+import { redactCredentials } from '@belay/contracts';
+import type { LoggerService } from '@nestjs/common';
+import { type DestinationStream, type Logger, pino } from 'pino';
+
+/**
+ * JSON lines to standard output. No header and no body is ever logged; whatever text still comes to hold a credential
+ * (an error's message, a URL somebody pasted a token into) loses it on the way out.
+ */
+export function createLogger(name: string, level: string, destination?: DestinationStream): Logger {
+  const options = {
+    name,
+    level,
+    redact: { paths: ['authorization', '*.authorization', '*.headers.authorization'], censor: '[redacted]' },
+    hooks: { streamWrite: redactCredentials },
+  };
+  return destination ? pino(options, destination) : pino(options);
+}
+
+/** Nest's own words go the same way. */
+export function asNestLogger(log: Logger): LoggerService {
+  const context = (rest: readonly unknown[]) => ({ context: rest[rest.length - 1] });
+  return {
+    log: (message: unknown, ...rest: unknown[]) => log.debug(context(rest), String(message)),
+    error: (message: unknown, ...rest: unknown[]) =>
+      log.error({ ...context(rest), ...(message instanceof Error && { err: message }) }, String(message)),
+    warn: (message: unknown, ...rest: unknown[]) => log.warn(context(rest), String(message)),
+    debug: (message: unknown, ...rest: unknown[]) => log.debug(context(rest), String(message)),
+    verbose: (message: unknown, ...rest: unknown[]) => log.trace(context(rest), String(message)),
+    fatal: (message: unknown, ...rest: unknown[]) => log.fatal(context(rest), String(message)),
+  };
+}

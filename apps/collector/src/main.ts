@@ -1,0 +1,53 @@
+import { NestFactory } from '@nestjs/core';
+import { migrate, MIGRATIONS } from '@belay/db';
+import { type CollectorProcessConfig, ConfigError, readConfig } from './config.js';
+import { serveHealth } from './health.js';
+import { asNestLogger, createLogger } from './logger.js';
+import { CollectorModule } from './module.js';
+import { FrameServer } from './nats-server.js';
+import { openCollector } from './open.js';
+
+/** The collector as a process of its own: requests come over NATS. */
+async function run(config: CollectorProcessConfig): Promise<void> {
+  const log = createLogger('collector', config.logLevel);
+  let state = 'starting';
+  const health = await serveHealth(config.healthPort, () => (state === 'ok' ? undefined : state));
+  if (config.migrate) {
+    const applied = await migrate(config.database, MIGRATIONS);
+    if (applied.length > 0) log.info({ applied }, 'migrated');
+  }
+  const collector = await openCollector({ config, connection: config.database, log });
+  if (collector.operatorKey !== undefined) {
+    // Past the logger, which would take it out.
+    process.stdout.write(`operator key, shown once: ${collector.operatorKey}\n`);
+  }
+  const server = new FrameServer(config.nats);
+  const app = await NestFactory.createMicroservice(
+    CollectorModule.of({ collector: collector.service, log, inFlight: (work) => server.during(work) }),
+    { strategy: server, logger: asNestLogger(log), abortOnError: false },
+  );
+  let leaving: Promise<void> | undefined;
+  const leave = () =>
+    (leaving ??= (async () => {
+      state = 'stopping';
+      log.info('stopping');
+      await app.close();
+      await collector.close();
+      await health.close();
+      log.info('stopped');
+    })());
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void leave());
+  await app.listen();
+  state = 'ok';
+  log.info({ health: health.port }, 'taking requests');
+}
+
+try {
+  await run(readConfig());
+} catch (error) {
+  const expected = error instanceof ConfigError;
+  process.stderr.write(
+    `collector: ${expected ? error.message : ((error as Error).stack ?? String(error))}\n`,
+  );
+  process.exit(expected ? 64 : 70);
+}

@@ -1,0 +1,104 @@
+import type { Connection, ProcessRole } from '@belay/db';
+
+/** Settings of the gateway. `readConfig` makes it from the environment; `belay serve` makes its own. */
+export interface GatewayConfig {
+  /** `HOST`: address to listen on. Default 127.0.0.1; a container sets 0.0.0.0. */
+  readonly host: string;
+  /** `PORT`: default 8420; 0 takes a free one. */
+  readonly port: number;
+  /** `MAX_APPENDS`: appends in flight before 503. Default 256. */
+  readonly maxAppends: number;
+  /** `MAX_APPEND_BYTES`: bytes of bodies in flight before 503. Default 256 MiB. */
+  readonly maxAppendBytes: number;
+  /** `COLLECTOR_TIMEOUT`: seconds to wait for the collector before 503. Default 30. */
+  readonly collectorTimeoutMs: number;
+}
+
+/** What a gateway needs as a process of its own. */
+export interface GatewayProcessConfig extends GatewayConfig {
+  /** `DATABASE_URL`, required. Its user has to be a member of the role. */
+  readonly database: Connection;
+  /** `DATABASE_ROLE`: role taken on after login. Default belay_gateway; `none` keeps the login's own rights. */
+  readonly role: ProcessRole | undefined;
+  /** `DATABASE_POOL`: connections at most. Default 10. */
+  readonly pool: number;
+  /** `NATS_URL`, required: comma-separated servers. May carry user and password. */
+  readonly nats: readonly string[];
+  /** `LOG_LEVEL`: default info. */
+  readonly logLevel: string;
+}
+
+export const DEFAULTS: GatewayConfig = Object.freeze({
+  host: '127.0.0.1',
+  port: 8420,
+  maxAppends: 256,
+  maxAppendBytes: 256 * 1024 * 1024,
+  collectorTimeoutMs: 30_000,
+});
+
+/** The environment can't be what was meant; the process must not start on a guess. */
+export class ConfigError extends Error {
+  constructor(variable: string, message: string) {
+    super(`${variable}: ${message}`);
+    this.name = 'ConfigError';
+  }
+}
+
+/** Reads and checks the environment. Throws ConfigError. */
+export function readConfig(
+  env: Readonly<Record<string, string | undefined>> = process.env,
+): GatewayProcessConfig {
+  return Object.freeze({
+    host: env['HOST'] ?? DEFAULTS.host,
+    port: integer(env, 'PORT', DEFAULTS.port, 0, 65_535),
+    maxAppends: integer(env, 'MAX_APPENDS', DEFAULTS.maxAppends, 1, 100_000),
+    maxAppendBytes: integer(
+      env,
+      'MAX_APPEND_BYTES',
+      DEFAULTS.maxAppendBytes,
+      8 * 1024 * 1024,
+      Number.MAX_SAFE_INTEGER,
+    ),
+    collectorTimeoutMs: 1000 * integer(env, 'COLLECTOR_TIMEOUT', DEFAULTS.collectorTimeoutMs / 1000, 1, 300),
+    database: required(env, 'DATABASE_URL', /^postgres(?:ql)?:\/\//),
+    role: processRole(env['DATABASE_ROLE']),
+    pool: integer(env, 'DATABASE_POOL', 10, 1, 1000),
+    nats: required(env, 'NATS_URL', /^(?:nats|tls):\/\//).split(','),
+    logLevel: env['LOG_LEVEL'] ?? 'info',
+  });
+}
+
+function required(env: Readonly<Record<string, string | undefined>>, name: string, shape: RegExp): string {
+  const value = env[name];
+  if (!value) throw new ConfigError(name, 'has to be set');
+  if (!shape.test(value)) throw new ConfigError(name, `does not look like ${shape.source}`);
+  return value;
+}
+
+function integer(
+  env: Readonly<Record<string, string | undefined>>,
+  name: string,
+  otherwise: number,
+  min: number,
+  max: number,
+): number {
+  const text = env[name];
+  if (text === undefined || text === '') return otherwise;
+  const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+  if (!(value >= min && value <= max))
+    throw new ConfigError(name, `has to be a whole number from ${min} to ${max}`);
+  return value;
+}
+
+function processRole(text: string | undefined): ProcessRole | undefined {
+  switch (text) {
+    case undefined:
+    case '':
+    case 'belay_gateway':
+      return 'belay_gateway';
+    case 'none':
+      return undefined;
+    default:
+      throw new ConfigError('DATABASE_ROLE', 'has to be belay_gateway or none');
+  }
+}

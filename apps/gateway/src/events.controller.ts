@@ -1,0 +1,148 @@
+import { Controller, Get, HttpCode, Inject, Param, Post, Query, Req } from '@nestjs/common';
+import { ApiTags } from '@nestjs/swagger';
+import type { Ack, CollectorApi } from '@belay/contracts';
+import { ack, type EventList, eventList } from '@belay/contracts/http';
+import type { Reader } from '@belay/db';
+import { isUlid } from '@belay/envelope';
+import type { FastifyRequest } from 'fastify';
+import { Readable } from 'node:stream';
+import type { Auditor, Sender } from './access.js';
+import type { Admission } from './admission.js';
+import { readBody } from './body.js';
+import { Allow, Who } from './guard.js';
+import { takeIn } from './intake.js';
+import type { Metrics } from './metrics.js';
+import { formatCursor, MAX_LIMIT, parseCursor, parseIndex, parseLimit } from './page.js';
+import type { Places } from './places.js';
+import { ProblemError, valueOf } from './problem.js';
+import { Describe } from './schema.js';
+import { ADMISSION, COLLECTOR, METRICS, PLACES, READER } from './tokens.js';
+
+/** Media types of NDJSON, which has no registered one. Their bodies reach a handler unread. */
+export const NDJSON = ['application/x-ndjson', 'application/ndjson', 'application/jsonl'] as const;
+
+@ApiTags('events')
+@Controller('v1/projects')
+export class EventsController {
+  readonly #collector: CollectorApi;
+  readonly #reader: Reader;
+  readonly #places: Places;
+  readonly #admission: Admission;
+  readonly #metrics: Metrics;
+
+  constructor(
+    @Inject(COLLECTOR) collector: CollectorApi,
+    @Inject(READER) reader: Reader,
+    @Inject(PLACES) places: Places,
+    @Inject(ADMISSION) admission: Admission,
+    @Inject(METRICS) metrics: Metrics,
+  ) {
+    this.#collector = collector;
+    this.#reader = reader;
+    this.#places = places;
+    this.#admission = admission;
+    this.#metrics = metrics;
+  }
+
+  @Post(':project/events')
+  @HttpCode(200)
+  @Allow('append')
+  @Describe({
+    summary: 'Append events: one envelope a line, of one sink and one epoch',
+    params: { project: 'Project, `prj_...`' },
+    raw: NDJSON[0],
+    headers: {
+      'Belay-Sink': 'The sink the lines are of, where the token does not say',
+      'Belay-Signature': 'Batch signature of a keyed sink, base64',
+      'Belay-Head':
+        'Size of the last head the sender verified; the ack then carries a consistency proof from it',
+      'Content-Encoding': '`gzip` or nothing',
+    },
+    answer: ack,
+  })
+  async append(
+    @Who() sender: Sender,
+    @Param('project') project: string,
+    @Req() request: FastifyRequest,
+  ): Promise<Ack> {
+    this.#places.projectIn(sender, project);
+    if (!(request.body instanceof Readable)) {
+      throw new ProblemError('unsupported_media_type', `Events are sent as ${NDJSON[0]}, one a line.`, {
+        field: 'Content-Type',
+      });
+    }
+    const visit = this.#admission.enter();
+    try {
+      const { headers } = request;
+      const body = await readBody(
+        request.body,
+        { encoding: headers['content-encoding'], length: headers['content-length'] },
+        visit,
+      );
+      const append = takeIn(
+        sender,
+        {
+          sink: one(headers['belay-sink']),
+          signature: one(headers['belay-signature']),
+          head: one(headers['belay-head']),
+        },
+        body,
+      );
+      const answer = valueOf(await this.#collector.append(append));
+      this.#metrics.appended(answer);
+      return answer;
+    } finally {
+      visit.end();
+    }
+  }
+
+  @Get(':project/events')
+  @Allow('auditor')
+  @Describe({
+    summary: 'Read entries, oldest first',
+    params: { project: 'Project, `prj_...`' },
+    query: {
+      sink: 'Only of this sink',
+      epoch: 'Only of this epoch',
+      session: 'Only of this session. A page may then hold fewer events than `limit`, or none: follow `next`',
+      from: 'Index to begin at; default 0',
+      limit: `At most ${MAX_LIMIT}; default 100`,
+      cursor: 'Where the page begins, as `next` of the one before',
+    },
+    answer: eventList,
+  })
+  async list(
+    @Who() auditor: Auditor,
+    @Param('project') project: string,
+    @Query() query: Readonly<Record<string, string | string[] | undefined>>,
+  ): Promise<EventList> {
+    const log = this.#places.projectIn(auditor, project);
+    const of = (name: string) => one(query[name]);
+    const epoch = of('epoch');
+    if (epoch !== undefined && !isUlid(epoch))
+      throw new ProblemError('invalid', 'epoch is a ULID', { field: 'epoch' });
+    const limit = parseLimit(of('limit'));
+    const from = parseIndex(parseCursor('events', of('cursor')) ?? of('from') ?? '0', 'from');
+    const session = of('session');
+    const head = await this.#reader.head(log);
+    const scanned = await this.#reader.events(log, { sink: of('sink'), epoch, from, limit });
+    const events =
+      session === undefined ? scanned : scanned.filter(({ entry }) => sessionOf(entry) === session);
+    const last = scanned[scanned.length - 1];
+    return {
+      log: log.origin,
+      size: head?.size ?? 0,
+      events: events.map(({ index, entry }) => ({ index, entry: entry.toString('utf8') })),
+      ...(scanned.length === limit && last && { next: formatCursor('events', String(last.index + 1)) }),
+    };
+  }
+}
+
+function sessionOf(entry: Buffer): unknown {
+  const body: unknown = JSON.parse(entry.toString('utf8', entry.indexOf(0x0a) + 1));
+  return (body as { session?: unknown }).session;
+}
+
+function one(value: string | string[] | undefined): string | undefined {
+  return Array.isArray(value) ? value[0] : value;
+}

@@ -1,0 +1,181 @@
+import 'reflect-metadata';
+import { type DynamicModule, Module } from '@nestjs/common';
+import { APP_FILTER, APP_GUARD, NestFactory } from '@nestjs/core';
+import { FastifyAdapter, type NestFastifyApplication } from '@nestjs/platform-fastify';
+import type { CollectorApi } from '@belay/contracts';
+import type { Reader } from '@belay/db';
+import type { FastifyInstance } from 'fastify';
+import { randomBytes } from 'node:crypto';
+import type { Readable } from 'node:stream';
+import type { Logger } from 'pino';
+import { Authenticator } from './access.js';
+import { Admission } from './admission.js';
+import type { GatewayConfig } from './config.js';
+import { EventsController, NDJSON } from './events.controller.js';
+import { AccessGuard } from './guard.js';
+import { Issuer, type Source } from './issue.js';
+import { asNestLogger } from './logger.js';
+import { LogsController } from './logs.controller.js';
+import { Metrics } from './metrics.js';
+import { serveDocs } from './openapi.js';
+import { Places } from './places.js';
+import { ProblemFilter } from './problem-filter.js';
+import { ProblemError } from './problem.js';
+import { ProjectsController } from './projects.controller.js';
+import { ReceiptsController } from './receipts.controller.js';
+import { ServiceController } from './service.controller.js';
+import { TenantsController } from './tenants.controller.js';
+import { ADMISSION, COLLECTOR, ISSUER, METRICS, PLACES, READER, READY } from './tokens.js';
+
+/** Bytes of an administrator's JSON. */
+const MAX_JSON_BYTES = 64 * 1024;
+/** Time a sender has for a whole request. */
+const REQUEST_TIMEOUT_MS = 60_000;
+
+/** What a gateway is made of. The collector may be in this process or at the other end of NATS. */
+export interface GatewayParts {
+  readonly config: GatewayConfig;
+  readonly collector: CollectorApi;
+  readonly reader: Reader;
+  readonly log: Logger;
+  readonly source: Source;
+  /** Throws while a part that the gateway can't do without is out of reach; beyond the reader, which is asked anyway. */
+  readonly ready?: () => Promise<void>;
+}
+
+@Module({})
+export class GatewayModule {
+  static of(parts: GatewayParts): DynamicModule {
+    const { config, collector, reader, log, source } = parts;
+    return {
+      module: GatewayModule,
+      controllers: [
+        TenantsController,
+        ProjectsController,
+        EventsController,
+        ReceiptsController,
+        LogsController,
+        ServiceController,
+      ],
+      providers: [
+        { provide: COLLECTOR, useValue: collector },
+        { provide: READER, useValue: reader },
+        { provide: PLACES, useFactory: () => new Places(reader) },
+        { provide: ISSUER, useFactory: () => new Issuer(source) },
+        { provide: ADMISSION, useFactory: () => new Admission(config.maxAppends, config.maxAppendBytes) },
+        {
+          provide: METRICS,
+          useFactory: (admission: Admission) => new Metrics(admission),
+          inject: [ADMISSION],
+        },
+        {
+          provide: READY,
+          useValue: async () => {
+            await Promise.all([reader.ready(), parts.ready?.()]);
+          },
+        },
+        { provide: APP_GUARD, useFactory: () => new AccessGuard(new Authenticator(reader, source.now)) },
+        { provide: APP_FILTER, useFactory: () => new ProblemFilter(log) },
+      ],
+    };
+  }
+}
+
+/** The system's clock and random numbers. */
+export const SYSTEM_SOURCE: Source = { now: Date.now, random: randomBytes };
+
+export interface Gateway {
+  readonly app: NestFastifyApplication;
+  readonly metrics: Metrics;
+  /** Listens as configured and returns the address, `http://host:port`. */
+  listen(): Promise<string>;
+  /** Refuses new requests, finishes those in flight, and stops listening. */
+  close(): Promise<void>;
+}
+
+/**
+ * The HTTP application over `parts`, initialised and not yet listening. `beside` are modules that share its process.
+ */
+export async function createGateway(
+  parts: GatewayParts,
+  beside: readonly DynamicModule[] = [],
+): Promise<Gateway> {
+  const adapter = new FastifyAdapter({
+    logger: false,
+    bodyLimit: MAX_JSON_BYTES,
+    requestTimeout: REQUEST_TIMEOUT_MS,
+    return503OnClosing: false,
+    routerOptions: { maxParamLength: 512 },
+    genReqId: () => parts.source.random(8).toString('hex'),
+  });
+  const gate = { closing: false };
+  prepare(adapter.getInstance<FastifyInstance>(), gate);
+  const app = await NestFactory.create<NestFastifyApplication>(
+    { module: Root, imports: [GatewayModule.of(parts), ...beside] },
+    adapter,
+    { logger: asNestLogger(parts.log), abortOnError: false, bodyParser: false },
+  );
+  const metrics = app.get<Metrics>(METRICS, { strict: false });
+  observe(adapter.getInstance<FastifyInstance>(), parts.log, metrics);
+  serveDocs(app);
+  await app.init();
+  await adapter.getInstance().ready();
+  const { config } = parts;
+  return {
+    app,
+    metrics,
+    listen: async () => {
+      await app.listen(config.port, config.host);
+      return (await app.getUrl()).replace('[::1]', 'localhost');
+    },
+    close: async () => {
+      gate.closing = true;
+      await app.close();
+    },
+  };
+}
+
+@Module({})
+class Root {}
+
+function prepare(fastify: FastifyInstance, gate: { readonly closing: boolean }): void {
+  // The stream itself is the body: limits and decompression are the handler's, once it knows who is sending.
+  for (const type of NDJSON) {
+    fastify.addContentTypeParser(
+      type,
+      (_request: unknown, payload: Readable, done: (e: null, body: Readable) => void) => done(null, payload),
+    );
+  }
+  // Types that have no parser are refused: a form that a browser was tricked into posting is one of them.
+  fastify.removeContentTypeParser(['text/plain', 'application/json']);
+  fastify.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, text, done) => {
+    if (text === '') return done(null, undefined);
+    try {
+      done(null, JSON.parse(text as string));
+    } catch {
+      done(new ProblemError('invalid_json', 'The body is not JSON.'));
+    }
+  });
+  fastify.addHook('onRequest', async (request, reply) => {
+    void reply.header('belay-request-id', request.id);
+    if (!gate.closing) return;
+    void reply.header('connection', 'close');
+    throw new ProblemError('shutting_down', 'This process is going down; another one will answer.', {
+      retryAfter: 1,
+    });
+  });
+}
+
+/** One line and one observation a request; the route's pattern, never its URL, which names things. */
+function observe(fastify: FastifyInstance, log: Logger, metrics: Metrics): void {
+  fastify.addHook('onResponse', async (request, reply) => {
+    const { method, id, routeOptions } = request;
+    const route = routeOptions.url ?? 'none';
+    const ms = reply.elapsedTime;
+    metrics.answered(method, route, reply.statusCode, ms / 1000);
+    log.info({ method, route, status: reply.statusCode, ms: Math.round(ms * 10) / 10, id }, 'request');
+  });
+}
+
+export { DEFAULTS as GATEWAY_DEFAULTS } from './config.js';
+export { createLogger } from './logger.js';

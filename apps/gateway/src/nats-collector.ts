@@ -1,0 +1,122 @@
+import { ClientNats } from '@nestjs/microservices';
+import type {
+  Ack,
+  AppendRequest,
+  Change,
+  ChangeReply,
+  CheckpointReply,
+  CollectorApi,
+  CollectorFault,
+  Outcome,
+  ReceiptReply,
+} from '@belay/contracts';
+import {
+  decodeChangeOutcome,
+  decodeOutcome,
+  encodeAppend,
+  encodeChange,
+  encodeCheckpoint,
+  encodeReceipt,
+  MAX_FRAME_BYTES,
+  type ReceiptRequest,
+  SUBJECTS,
+} from '@belay/contracts/rpc';
+import type { Msg, NatsConnection } from '@nats-io/transport-node';
+import { firstValueFrom, timeout } from 'rxjs';
+import type { Logger } from 'pino';
+
+export interface NatsOptions {
+  readonly servers: readonly string[];
+  readonly timeoutMs: number;
+  readonly log: Logger;
+}
+
+/**
+ * The collector at the other end of NATS. Frames travel as they are: Nest's packets would put every line into JSON.
+ * An answer that does not come is `unavailable`; whether the request was carried out is then unknown, which is what
+ * retries and duplicates are for.
+ */
+export class NatsCollector implements CollectorApi {
+  readonly #client: ClientNats;
+  readonly #timeoutMs: number;
+  readonly #log: Logger;
+
+  constructor({ servers, timeoutMs, log }: NatsOptions) {
+    this.#timeoutMs = timeoutMs;
+    this.#log = log;
+    this.#client = new ClientNats({
+      servers: [...servers],
+      name: 'belay-gateway',
+      waitOnFirstConnect: true,
+      maxReconnectAttempts: -1,
+      reconnectTimeWait: 250,
+      serializer: { serialize: ({ data }: { data: Buffer }) => ({ data }) },
+      deserializer: { deserialize: ({ data }: Msg) => ({ response: Buffer.from(data), isDisposed: true }) },
+    });
+  }
+
+  /** Goes on in the background until NATS is there. Rejects when it carries less than a frame. */
+  async connect(): Promise<void> {
+    const connection = (await this.#client.connect()) as NatsConnection;
+    const most = connection.info?.max_payload ?? 0;
+    if (most < MAX_FRAME_BYTES) {
+      throw new Error(
+        `NATS carries messages of ${most} bytes; appends need max_payload: ${MAX_FRAME_BYTES} or more`,
+      );
+    }
+  }
+
+  /** Throws while NATS can't be reached. */
+  async ready(): Promise<void> {
+    const connection = this.#client.unwrap<NatsConnection>();
+    await within(this.#timeoutMs, connection.flush());
+  }
+
+  append(request: AppendRequest): Promise<Outcome<Ack>> {
+    return this.#ask(SUBJECTS.append, encodeAppend(request), decodeOutcome<Ack>);
+  }
+
+  change(change: Change): Promise<Outcome<ChangeReply>> {
+    return this.#ask(SUBJECTS.change, encodeChange(change), decodeChangeOutcome);
+  }
+
+  checkpoint(log: string): Promise<Outcome<CheckpointReply>> {
+    return this.#ask(SUBJECTS.checkpoint, encodeCheckpoint(log), decodeOutcome<CheckpointReply>);
+  }
+
+  receipt(request: ReceiptRequest): Promise<Outcome<ReceiptReply>> {
+    return this.#ask(SUBJECTS.receipt, encodeReceipt(request), decodeOutcome<ReceiptReply>);
+  }
+
+  async close(): Promise<void> {
+    await this.#client.close();
+  }
+
+  async #ask<T>(subject: string, frame: Buffer, decode: (frame: Buffer) => Outcome<T>): Promise<Outcome<T>> {
+    try {
+      const answer = this.#client.send<Buffer, Buffer>(subject, frame).pipe(timeout(this.#timeoutMs));
+      return decode(await firstValueFrom(answer));
+    } catch (error) {
+      this.#log.warn({ err: error, subject }, 'the collector did not answer');
+      const fault: CollectorFault = {
+        kind: 'retry',
+        code: 'unavailable',
+        message: 'the collector did not answer',
+        retryAfter: 1,
+      };
+      return { ok: false, fault };
+    }
+  }
+}
+
+async function within(ms: number, work: Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error('NATS does not answer')), Math.min(ms, 2000));
+  });
+  try {
+    await Promise.race([work, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,36 @@
+import { ProblemError } from './problem.js';
+
+const DEFAULT_LIMIT = 100;
+export const MAX_LIMIT = 1000;
+
+/** `limit` of a list. Throws `invalid`. */
+export function parseLimit(text: string | undefined): number {
+  if (text === undefined) return DEFAULT_LIMIT;
+  const limit = parseIndex(text, 'limit');
+  if (limit < 1 || limit > MAX_LIMIT)
+    throw new ProblemError('invalid', `limit is 1 to ${MAX_LIMIT}`, { field: 'limit' });
+  return limit;
+}
+
+/** A number of ours in a query: decimal, no sign, no leading zero, below 2^53. Throws `invalid`. */
+export function parseIndex(text: string, field: string): number {
+  const value = /^(?:0|[1-9][0-9]{0,15})$/.test(text) ? Number(text) : Number.NaN;
+  if (!Number.isSafeInteger(value))
+    throw new ProblemError('invalid', `${field} is a number from 0`, { field });
+  return value;
+}
+
+/** Opaque to callers, who must not build one: what is in it may change from one version to the next. */
+export function formatCursor(kind: string, position: string): string {
+  return Buffer.from(`${kind}:${position}`).toString('base64url');
+}
+
+/** The position in a cursor of this list, undefined without a cursor. Throws `invalid` for any other text. */
+export function parseCursor(kind: string, cursor: string | undefined): string | undefined {
+  if (cursor === undefined) return undefined;
+  const text = cursor.length <= 200 ? Buffer.from(cursor, 'base64url').toString('utf8') : '';
+  if (!text.startsWith(`${kind}:`)) {
+    throw new ProblemError('invalid', 'cursor is not one that this list gave', { field: 'cursor' });
+  }
+  return text.slice(kind.length + 1);
+}

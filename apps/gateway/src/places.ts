@@ -1,0 +1,35 @@
+import type { LogRow, Reader } from '@belay/db';
+import { type Admin, type Auditor, type Principal, type Sender, unauthenticated } from './access.js';
+import { notFound } from './problem.js';
+
+/**
+ * From an identifier in a URL to the log it names, for the one who asks. Each does its look-up, then one comparison;
+ * what does not exist fails the same comparison that somebody else's does.
+ */
+export class Places {
+  readonly #reader: Reader;
+
+  constructor(reader: Reader) {
+    this.#reader = reader;
+  }
+
+  async projectOf(admin: Admin, project: string): Promise<LogRow> {
+    const log = await this.#reader.projectLog(project);
+    if (log?.tenant !== admin.tenant) throw notFound();
+    return log;
+  }
+
+  /** A token or auditor key belongs to one project; every other identifier is nothing to it. */
+  projectIn(caller: Sender | Auditor, project: string): LogRow {
+    if (caller.log.project !== project) throw notFound();
+    return caller.log;
+  }
+
+  /** A log by its public identifier, when it is public or the caller's own. */
+  async logFor(caller: Principal | undefined, id: string): Promise<LogRow> {
+    const log = await this.#reader.logById(id);
+    const own = caller?.kind === 'auditor' || caller?.kind === 'append' ? caller.log.id : undefined;
+    if (!log || !(log.public || log.id === own)) throw caller ? notFound() : unauthenticated();
+    return log;
+  }
+}

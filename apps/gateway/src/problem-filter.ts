@@ -1,0 +1,68 @@
+import { type ArgumentsHost, Catch, type ExceptionFilter, HttpException } from '@nestjs/common';
+import type { ProblemCode } from '@belay/contracts/http';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Logger } from 'pino';
+import { notFound, PROBLEM_TYPE, ProblemError } from './problem.js';
+
+/** Fastify's own refusals, by its codes; they come before any of our code saw the request. */
+const FASTIFY: Readonly<Record<string, readonly [ProblemCode, string]>> = {
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: ['unsupported_media_type', 'This body is of no type that is taken here.'],
+  FST_ERR_CTP_BODY_TOO_LARGE: ['body_too_large', 'The body is too large.'],
+  FST_ERR_CTP_EMPTY_JSON_BODY: ['invalid_json', 'The body is empty; it has to be JSON.'],
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: ['invalid', 'The body is not as long as Content-Length says.'],
+  FST_ERR_CTP_INVALID_JSON_BODY: ['invalid_json', 'The body is not JSON.'],
+  FST_ERR_BAD_URL: ['invalid', 'The URL is malformed.'],
+  FST_ERR_MAX_PARAM_LENGTH: ['not_found', ''],
+};
+
+const BY_STATUS: Readonly<Record<number, readonly [ProblemCode, string]>> = {
+  400: ['invalid', 'The request can not be taken as it is.'],
+  405: ['method_not_allowed', 'There is no such method here.'],
+  406: ['not_acceptable', 'There is no such representation.'],
+  408: ['request_timeout', 'The request took too long to arrive.'],
+  413: ['body_too_large', 'The body is too large.'],
+  414: ['invalid', 'The URL is too long.'],
+  415: ['unsupported_media_type', 'This body is of no type that is taken here.'],
+  503: ['unavailable', 'The service can not answer now.'],
+};
+
+/** Turns everything thrown into problem details. What we did not foresee is logged whole and answered with nothing of it. */
+@Catch()
+export class ProblemFilter implements ExceptionFilter {
+  readonly #log: Logger;
+
+  constructor(log: Logger) {
+    this.#log = log;
+  }
+
+  catch(error: unknown, host: ArgumentsHost): void {
+    const http = host.switchToHttp();
+    const problem = toProblem(error);
+    if (problem.code === 'internal') {
+      const { method, url } = http.getRequest<FastifyRequest>();
+      this.#log.error({ err: error, method, url }, 'unexpected error');
+    }
+    const reply = http.getResponse<FastifyReply>();
+    if (reply.sent) return;
+    void reply
+      .status(problem.status)
+      .headers(problem.headers())
+      .type(PROBLEM_TYPE)
+      .send(JSON.stringify(problem.body()));
+  }
+}
+
+export function toProblem(error: unknown): ProblemError {
+  if (error instanceof ProblemError) return error;
+  const code = (error as { code?: unknown } | undefined)?.code;
+  const known = typeof code === 'string' ? FASTIFY[code] : undefined;
+  if (known) return known[0] === 'not_found' ? notFound() : new ProblemError(...known);
+  const status =
+    error instanceof HttpException
+      ? error.getStatus()
+      : (error as { statusCode?: number } | undefined)?.statusCode;
+  if (status === 404) return notFound();
+  const byStatus = status === undefined ? undefined : BY_STATUS[status];
+  if (byStatus) return new ProblemError(...byStatus);
+  return new ProblemError('internal', 'Something went wrong on our side; the log of the service says what.');
+}

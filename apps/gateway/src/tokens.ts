@@ -1,0 +1,8 @@
+/** Injection tokens. Classes are wired by these and `useFactory`, so none has to know the framework. */
+export const COLLECTOR = Symbol('CollectorApi');
+export const READER = Symbol('Reader');
+export const PLACES = Symbol('Places');
+export const ISSUER = Symbol('Issuer');
+export const ADMISSION = Symbol('Admission');
+export const METRICS = Symbol('Metrics');
+export const READY = Symbol('ready');

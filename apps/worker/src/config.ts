@@ -1,0 +1,70 @@
+import type { Connection, ProcessRole } from '@belay/db';
+
+/** What a worker needs as a process of its own. */
+export interface WorkerProcessConfig {
+  /** `DATABASE_URL`, required. Its user has to be a member of the role. */
+  readonly database: Connection;
+  /** `DATABASE_ROLE`: role taken on after login. Default belay_worker; `none` keeps the login's own rights. */
+  readonly role: ProcessRole | undefined;
+  /** `DATABASE_POOL`: connections at most. Default 10. */
+  readonly pool: number;
+  /** `NATS_URL`, required: comma-separated servers. */
+  readonly nats: readonly string[];
+  /** `REDIS_URL`: jobs by BullMQ. Without it this worker sweeps on a timer of its own, which is as good for one worker. */
+  readonly redis: string | undefined;
+  /** `PUBLISH_INTERVAL_MS`: a grown log gets a checkpoint this often. Default 1000. */
+  readonly intervalMs: number;
+  /** `COLLECTOR_TIMEOUT`: seconds to wait for the collector. Default 10. */
+  readonly collectorTimeoutMs: number;
+  /** `HEALTH_PORT`: `/healthz` on the loopback address. Default 8422; 0 takes a free one. */
+  readonly healthPort: number;
+  /** `LOG_LEVEL`: default info. */
+  readonly logLevel: string;
+}
+
+/** The environment can't be what was meant; the process must not start on a guess. */
+export class ConfigError extends Error {
+  constructor(variable: string, message: string) {
+    super(`${variable}: ${message}`);
+    this.name = 'ConfigError';
+  }
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Reads and checks the environment. Throws ConfigError. */
+export function readConfig(env: Environment = process.env): WorkerProcessConfig {
+  return Object.freeze({
+    database: required(env, 'DATABASE_URL', /^postgres(?:ql)?:\/\//),
+    role: processRole(env['DATABASE_ROLE']),
+    pool: integer(env, 'DATABASE_POOL', 10, 1, 1000),
+    nats: required(env, 'NATS_URL', /^(?:nats|tls):\/\//).split(','),
+    redis: env['REDIS_URL'] ? required(env, 'REDIS_URL', /^rediss?:\/\//) : undefined,
+    intervalMs: integer(env, 'PUBLISH_INTERVAL_MS', 1000, 50, 3_600_000),
+    collectorTimeoutMs: 1000 * integer(env, 'COLLECTOR_TIMEOUT', 10, 1, 300),
+    healthPort: integer(env, 'HEALTH_PORT', 8422, 0, 65_535),
+    logLevel: env['LOG_LEVEL'] || 'info',
+  });
+}
+
+function required(env: Environment, name: string, shape: RegExp): string {
+  const value = env[name];
+  if (!value) throw new ConfigError(name, 'has to be set');
+  if (!shape.test(value)) throw new ConfigError(name, `does not look like ${shape.source}`);
+  return value;
+}
+
+function integer(env: Environment, name: string, otherwise: number, min: number, max: number): number {
+  const text = env[name];
+  if (!text) return otherwise;
+  const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+  if (!(value >= min && value <= max))
+    throw new ConfigError(name, `has to be a whole number from ${min} to ${max}`);
+  return value;
+}
+
+function processRole(text: string | undefined): ProcessRole | undefined {
+  if (text === 'none') return undefined;
+  if (!text || text === 'belay_worker') return 'belay_worker';
+  throw new ConfigError('DATABASE_ROLE', 'has to be belay_worker or none');
+}

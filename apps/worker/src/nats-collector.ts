@@ -1,0 +1,38 @@
+import { ClientNats } from '@nestjs/microservices';
+import type { CheckpointReply, CollectorApi, Outcome } from '@belay/contracts';
+import { decodeOutcome, encodeCheckpoint, SUBJECTS } from '@belay/contracts/rpc';
+import type { Msg } from '@nats-io/transport-node';
+import { firstValueFrom, timeout } from 'rxjs';
+
+/** The one thing a worker asks of the collector, over NATS, as raw frames (`@belay/contracts/rpc`). */
+export class NatsCollector implements Pick<CollectorApi, 'checkpoint'> {
+  readonly #client: ClientNats;
+  readonly #timeoutMs: number;
+
+  constructor(servers: readonly string[], timeoutMs: number) {
+    this.#timeoutMs = timeoutMs;
+    this.#client = new ClientNats({
+      servers: [...servers],
+      name: 'belay-worker',
+      waitOnFirstConnect: true,
+      maxReconnectAttempts: -1,
+      reconnectTimeWait: 250,
+      serializer: { serialize: ({ data }: { data: Buffer }) => ({ data }) },
+      deserializer: { deserialize: ({ data }: Msg) => ({ response: Buffer.from(data), isDisposed: true }) },
+    });
+  }
+
+  async checkpoint(log: string): Promise<Outcome<CheckpointReply>> {
+    try {
+      const answer = this.#client.send<Buffer, Buffer>(SUBJECTS.checkpoint, encodeCheckpoint(log));
+      return decodeOutcome(await firstValueFrom(answer.pipe(timeout(this.#timeoutMs))));
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      return { ok: false, fault: { kind: 'retry', code: 'unavailable', message, retryAfter: 1 } };
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#client.close();
+  }
+}
