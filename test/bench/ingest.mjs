@@ -157,9 +157,9 @@ async function register(service) {
       await post(agent, service.url, path, key, Buffer.from(JSON.stringify(body)), 'application/json'),
     );
   const tenant = await json('/v1/tenants', service.operatorKey, { name: 'bench' });
-  const project = await json('/v1/projects', tenant.adminKey, { name: 'bench' });
+  const project = await json('/v1/projects', tenant.admin.credential, { name: 'bench' });
   agent.destroy();
-  return { project: project.project, origin: project.origin, token: project.token };
+  return { project: project.project, origin: project.origin, token: project.token.credential };
 }
 
 function post(agent, base, path, key, body, type) {

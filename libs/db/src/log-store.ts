@@ -84,15 +84,22 @@ export class PgLogStore implements LogStore {
     const client = await this.#writes.connect();
     let broken: Error | undefined;
     try {
-      await client.query('begin');
-      const record = 'log' in target ? target : await createLog(client, target);
-      const { rows } = await client.query({
-        name: 'lock_head',
-        text: 'select size, root, frontier, received, config from heads where log = $1 for update',
-        values: [record.log],
-      });
-      if (!rows[0]) throw new StoreRefusal('not_found', `log ${record.id} has no head row`);
-      const result = await work(new PgLogTx(client, record, toHead(rows[0])));
+      let record: LogRecord;
+      let head: Head;
+      if ('log' in target) {
+        record = target;
+        // Begin and lock in one round trip; the number is an integer from our own column.
+        const [, locked] = (await client.query(
+          `begin; ${HEAD_OF} ${Number(record.log)} for update`,
+        )) as unknown as pg.QueryResult[];
+        if (!locked?.rows[0]) throw new StoreRefusal('not_found', `log ${record.id} has no head row`);
+        head = toHead(locked.rows[0]);
+      } else {
+        await client.query('begin');
+        record = await createLog(client, target);
+        head = NO_ENTRIES;
+      }
+      const result = await work(new PgLogTx(client, record, head));
       await client.query('commit');
       return result;
     } catch (error) {
@@ -111,7 +118,7 @@ export class PgLogStore implements LogStore {
   async head(log: LogRecord): Promise<Head> {
     const { rows } = await this.#reads.query({
       name: 'read_head',
-      text: 'select size, root, frontier, received, config from heads where log = $1',
+      text: `${HEAD_OF} $1`,
       values: [log.log],
     });
     if (!rows[0]) throw new StoreRefusal('not_found', `log ${log.id} has no head row`);
@@ -403,6 +410,8 @@ class PgLogTx implements LogTx {
   }
 }
 
+const NO_ENTRIES: Head = { size: 0, root: EMPTY_ROOT, frontier: [], received: 0, config: 0 };
+const HEAD_OF = 'select size, root, frontier, received, config from heads where log =';
 const LOG_COLUMNS = 'l.log, l.id, l.project, p.tenant, l.origin, l.public_key, l.x5c';
 const RUN_COLUMNS =
   'first, count, sink, epoch, first_seq, token, role, received, signed, batch_seq, batch_count, signature, conflict';

@@ -100,6 +100,11 @@ export class LogBehindAnchor extends Error {
 /** A change of a project that exists. */
 type ProjectChange = Exclude<Change, { kind: 'tenant.create' | 'project.create' }>;
 
+/** Entries of another process that are added to the tree in memory; more than this, and it is read anew. */
+const CATCH_UP = 20_000;
+/** Watermarks remembered per log. */
+const WATERMARKS = 10_000;
+
 interface PendingAppend {
   readonly kind: 'append';
   readonly request: AppendRequest;
@@ -170,6 +175,8 @@ class Lane {
   /** The tree of the last commit this process saw; null: read it again. */
   tree: LogTree | null = null;
   config: { readonly version: number; readonly value: LogConfig } | null = null;
+  /** Next expected seq by `<sink> <epoch>`; true as long as `tree` is the locked head. */
+  readonly watermarks = new Map<string, number>();
   committing = false;
   /** Anchor, signature and answers, one commit after the other in commit order. */
   settling: Promise<void> = Promise.resolve();
@@ -485,7 +492,7 @@ export class Sequencer {
    * Recovery is this same path: the next commit finds the head row further on than memory and reads the tree again.
    */
   async #commit(lane: Lane, batch: readonly Pending[]): Promise<void> {
-    let committed: { tree: LogTree; answers: Map<Pending, Answer> };
+    let committed: { tree: LogTree; answers: Map<Pending, Answer>; draft: Draft };
     try {
       committed = await this.#parts.store.transact(lane.record, async (tx) => {
         const tree = await this.#treeAt(lane, tx.head);
@@ -493,13 +500,14 @@ export class Sequencer {
         const draft = new Draft(tree.size, Math.max(this.#parts.now(), tx.head.received));
         const answers = new Map<Pending, Answer>();
         const changes: StateChange[] = [];
+        await readWatermarks(lane, tx, config, batch);
         for (const pending of batch) {
           if (pending.kind === 'sign') answers.set(pending, { kind: 'sign' });
           else if (pending.kind === 'append')
             answers.set(pending, await place(lane, tx, draft, config, pending));
           else answers.set(pending, this.#change(lane, draft, config, pending, changes));
         }
-        if (draft.lines.length === 0 && changes.length === 0) return { tree, answers };
+        if (draft.lines.length === 0 && changes.length === 0) return { tree, answers, draft };
         const grown = tree.grow(draft.leaves);
         await tx.write(
           finish(
@@ -509,7 +517,7 @@ export class Sequencer {
             changes,
           ),
         );
-        return { tree: grown, answers };
+        return { tree: grown, answers, draft };
       });
     } catch (error) {
       // Whether it was applied is unknown: forget, and let the next commit read the truth.
@@ -522,6 +530,7 @@ export class Sequencer {
       return;
     }
     lane.tree = committed.tree;
+    for (const [key, mark] of committed.draft.watermarks) lane.watermarks.set(key, mark.next);
     lane.unsettled++;
     lane.settling = lane.settling
       .then(() => this.#settle(lane, committed.tree, committed.answers))
@@ -645,7 +654,14 @@ export class Sequencer {
   /** The tree at the locked head: what this process has, or what the store adds to it, or read anew. */
   async #treeAt(lane: Lane, head: Head): Promise<LogTree> {
     if (lane.tree && lane.tree.size === head.size && lane.tree.root.equals(head.root)) return lane.tree;
+    // Somebody else wrote, or this process did and was told that it failed: nothing remembered is true any more.
+    const known = lane.tree;
     lane.tree = null;
+    lane.watermarks.clear();
+    if (known && known.size < head.size && head.size - known.size <= CATCH_UP) {
+      const grown = known.grow(await this.#leaves(lane.record, known.size, head.size));
+      if (grown.root.equals(head.root)) return grown;
+    }
     const tree = await this.#load(lane.record, head);
     const anchored = this.#parts.anchor.last(lane.record.origin);
     if (anchored !== null) {
@@ -722,6 +738,28 @@ type Answer =
       readonly refused: AppendRequest['refused'];
     };
 
+/** Asks the store once for every watermark that this commit needs and memory does not have. */
+async function readWatermarks(
+  lane: Lane,
+  tx: LogTx,
+  config: LogConfig,
+  batch: readonly Pending[],
+): Promise<void> {
+  // Before anything is looked up: what this commit needs must not be forgotten after it was found to be there.
+  if (lane.watermarks.size + batch.length > WATERMARKS) lane.watermarks.clear();
+  const missing = new Map<string, { sink: number; epoch: string }>();
+  for (const pending of batch) {
+    if (pending.kind !== 'append') continue;
+    const { epoch } = pending.request;
+    const sink = config.sinks.get(pending.request.sink)?.sink;
+    if (sink !== undefined && !lane.watermarks.has(`${sink} ${epoch}`))
+      missing.set(`${sink} ${epoch}`, { sink, epoch });
+  }
+  if (missing.size === 0) return;
+  const next = await tx.epochs([...missing.values()]);
+  [...missing.keys()].forEach((key, at) => lane.watermarks.set(key, next[at] as number));
+}
+
 /** Decides for every line of a request whether it is new, and drafts those that are. */
 async function place(
   lane: Lane,
@@ -741,8 +779,8 @@ async function place(
   const key = `${sink} ${request.epoch}`;
   let mark = draft.watermarks.get(key);
   if (!mark) {
-    const [next] = known ? await tx.epochs([{ sink, epoch: request.epoch }]) : [1];
-    mark = { sink, epoch: request.epoch, next: next as number, stored: next as number };
+    const next = lane.watermarks.get(key) ?? 1;
+    mark = { sink, epoch: request.epoch, next, stored: next };
     draft.watermarks.set(key, mark);
   }
   const spent = meter(lane, token as TokenState, draft.received);
