@@ -84,10 +84,10 @@ describe('one wrong line in the real tree is caught', () => {
       /the app collector/,
     ],
     [
-      'serve importing the service eagerly',
+      'the service loaded eagerly by a command',
       direction,
-      { 'apps/belay/src/serve.ts': `import { M } from '@belay/collector';` },
-      /lazily/,
+      { 'apps/belay/src/login.ts': `import { startService } from './serve.js';` },
+      /loads the service eagerly/,
     ],
     ['a deep import', doors, { [path]: `import { a } from '@belay/keys/src/x509.js';` }, /deep import/],
     [

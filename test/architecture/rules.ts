@@ -102,7 +102,10 @@ function* eachImport(tree: Tree, keep: (module: Module) => boolean): Generator<[
 
 const at = (module: Module, each: { line: number }): string => `${module.path}:${each.line}`;
 
-/** Direction: no lib imports an app, no app another app (but `serve`), and libs only by the table. */
+/**
+ * Direction: no lib imports an app, no app another app (but `serve`, which is itself only ever loaded lazily), and
+ * libs only by the table.
+ */
 export function direction(tree: Tree): string[] {
   const wrong: string[] = [];
   for (const [, { folder }] of tree.packages) {
@@ -111,6 +114,9 @@ export function direction(tree: Tree): string[] {
     if (!known) wrong.push(`${folder}: no row in the table of who may import whom`);
   }
   for (const [module, each] of eachImport(tree, (m) => isSource(m.path))) {
+    if (resolve(tree, module, each) === SERVE && !each.lazy) {
+      wrong.push(`${at(module, each)}: loads the service eagerly`);
+    }
     const target = tree.packages.get(packageName(each.specifier));
     if (!target) continue;
     const from = owner(module.path);
@@ -118,10 +124,8 @@ export function direction(tree: Tree): string[] {
     const [targetGroup, targetName = ''] = target.folder.split('/');
     if (target.folder === from) wrong.push(`${at(module, each)}: imports its own package by name`);
     else if (targetName === 'testkit') wrong.push(`${at(module, each)}: testkit is for tests only`);
-    else if (targetGroup === 'apps' && (module.path !== SERVE || !each.lazy) && !each.typeOnly) {
-      wrong.push(`${at(module, each)}: imports the app ${targetName}; only ${SERVE} may, and lazily`);
-    } else if (targetGroup === 'apps' && module.path !== SERVE) {
-      wrong.push(`${at(module, each)}: imports types of the app ${targetName}`);
+    else if (targetGroup === 'apps' && module.path !== SERVE) {
+      wrong.push(`${at(module, each)}: imports the app ${targetName}; only ${SERVE} may`);
     } else if (group === 'libs') {
       const allowed = LIBRARY_MAY_IMPORT[name];
       const typesOf = each.typeOnly ? (LIBRARY_MAY_IMPORT_TYPES[name] ?? []) : [];

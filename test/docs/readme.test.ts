@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -28,6 +28,7 @@ async function mustBeFree(port: number): Promise<void> {
 it('the section "By hand, with curl only" works as printed', async () => {
   await mustBeFree(8420);
   const scratch = mkdtempSync(join(tmpdir(), 'belay-readme-'));
+  chmodSync(scratch, 0o711);
   const script = `set -euo pipefail\n${section('By hand, with curl only')}\nprintf '\\nRECEIPT=%s\\n' "$WORK"`;
   // A group of its own, so that a failure half-way leaves no service behind.
   const shell = spawn('bash', ['-c', script], {

@@ -51,7 +51,7 @@ async function register(name: string, ...more: string[]): Promise<Registered> {
 
 let counter = 0;
 /** Appends lines by HTTP alone: what is under test here are the commands that read. */
-async function append(project: Registered, token: string, count: number, sink = 'shell'): Promise<Ack> {
+async function send(project: Registered, token: string, count: number, sink = 'shell'): Promise<Response> {
   const epoch = `01JD00000000000000000000${String(counter++).padStart(2, '0')}`;
   const lines = Array.from({ length: count }, (_, i) =>
     JSON.stringify({
@@ -65,11 +65,15 @@ async function append(project: Registered, token: string, count: number, sink = 
       attrs: { tool: 'refund', bytes: i },
     }),
   );
-  const answer = await fetch(`${url}/v1/projects/${project.project}/events`, {
+  return await fetch(`${url}/v1/projects/${project.project}/events`, {
     method: 'POST',
     headers: { authorization: `Bearer ${token}`, 'content-type': 'application/x-ndjson' },
     body: lines.join('\n'),
   });
+}
+
+async function append(project: Registered, token: string, count: number): Promise<Ack> {
+  const answer = await send(project, token, count);
   expect(answer.status).toBe(200);
   return (await answer.json()) as Ack;
 }
@@ -163,12 +167,9 @@ describe('tokens, auditors, sinks', () => {
     expect(revoked.id).toBe(id);
     const after = await machine.json<{ tokens: TokenListed[] }>(['token', 'list', ...options], asAdmin());
     expect(after.tokens.find((each) => each.id === id)).toMatchObject({ revokedIndex: revoked.index });
-    const refused = await fetch(`${url}/v1/projects/${project.project}/events`, {
-      method: 'POST',
-      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/x-ndjson' },
-      body: '{}',
-    });
+    const refused = await send(project, token, 1);
     expect(refused.status).toBe(401);
+    expect(await refused.json()).toMatchObject({ code: 'token_revoked' });
 
     const auditor = await machine.json<{ credential: string }>(['auditor', 'issue', ...options], asAdmin());
     expect(parseCredential(auditor.credential, 'auditor').origin).toBe(project.origin);
@@ -272,6 +273,14 @@ describe('the auditor', () => {
     const again = await machine.belay(['receipt', 'get', '--range', `${first}..${first + 9}`], asAuditor());
     const twice = await machine.belay(['receipt', 'get', '--range', `${first}..${first + 9}`], asAuditor());
     expect(again.stdout).toBe(twice.stdout);
+  });
+});
+
+it('fsck leaves a database alone that a living service uses', async () => {
+  const { code, stdout } = await machine.belay(['log', 'fsck', '--data', machine.data, '--json']);
+  expect({ code, json: JSON.parse(stdout) as unknown }).toMatchObject({
+    code: 69,
+    json: { error: { code: 'locked' } },
   });
 });
 
