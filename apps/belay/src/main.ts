@@ -26,6 +26,11 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     description: 'store an append token and the address of its service',
     load: () => import('./login.js'),
   },
+  wrap: {
+    description: "put `belay proxy` in front of the MCP servers of a client's configuration",
+    load: () => import('./wrap.js'),
+  },
+  unwrap: { description: 'take `belay proxy` away again', load: () => import('./wrap.js') },
   receipt: {
     description: 'get, verify and read receipts',
     load: () => import('./receipt.js'),
