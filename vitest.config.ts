@@ -8,6 +8,9 @@ const resolveSource = {
   ssr: { resolve: { conditions: ['source', 'node'] } },
 };
 
+// Debian puts servers in /usr/sbin, which an ordinary user's PATH leaves out and `infra/scripts/requirements.mjs` finds.
+const env = { PATH: `${process.env.PATH ?? ''}:/usr/local/sbin:/usr/sbin:/sbin` };
+
 const notTests = ['**/node_modules/**', '**/dist/**'];
 
 export default defineConfig({
@@ -21,6 +24,7 @@ export default defineConfig({
           name: 'unit',
           include: ['libs/*/test/**/*.test.ts', 'apps/*/test/**/*.test.ts'],
           exclude: notTests,
+          env,
           testTimeout: 30_000,
           hookTimeout: 60_000,
           maxWorkers: 2,
@@ -33,6 +37,7 @@ export default defineConfig({
           name: 'service',
           include: ['test/**/*.test.ts'],
           exclude: notTests,
+          env,
           // Each of these files may start a PostgreSQL, a NATS, a Redis and three processes; two at a time is what
           // two cores bear without the timeouts becoming the thing that is tested.
           testTimeout: 120_000,
