@@ -1,5 +1,6 @@
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { isatty } from 'node:tty';
 
 /** What the environment says to the CLI. The only place of this app that reads it; options win over it. */
 export interface CliConfig {
@@ -15,6 +16,8 @@ export interface CliConfig {
   readonly auditorKey: string | undefined;
   /** `BELAY_SESSION`: the agent's own id of its run, shared by all sinks that watch it. */
   readonly session: string | undefined;
+  /** `BELAY_TRACE_DIR`: where traces go; alone, it is enough to record. */
+  readonly traceDir: string | undefined;
   /** `BELAY_STATE`, else `$XDG_STATE_HOME/belay`: traces, spools, secrets; mode 0700. */
   readonly state: string;
   /** `$XDG_CONFIG_HOME/belay/credentials`; mode 0600. */
@@ -39,11 +42,13 @@ export function readConfig(): CliConfig {
     operatorKey: set('BELAY_OPERATOR_KEY'),
     auditorKey: set('BELAY_AUDITOR_KEY'),
     session: set('BELAY_SESSION'),
+    traceDir: set('BELAY_TRACE_DIR'),
     state: set('BELAY_STATE') ?? join(set('XDG_STATE_HOME') ?? join(homedir(), '.local', 'state'), 'belay'),
     credentials: join(set('XDG_CONFIG_HOME') ?? join(homedir(), '.config'), 'belay', 'credentials'),
     databaseUrl: set('DATABASE_URL'),
     debug: set('BELAY_DEBUG') !== undefined,
-    colour: process.stdout.isTTY && set('NO_COLOR') === undefined,
+    // Not `process.stdout.isTTY`: touching that stream makes it blocking, which a proxy must not have.
+    colour: isatty(1) && set('NO_COLOR') === undefined,
     environment: env,
   });
 }

@@ -48,7 +48,7 @@ const NEXT: Readonly<Record<string, string>> = {
 };
 
 /** Base URL of a service without its trailing slash. Refuses anything but http and https. */
-function serviceUrl(text: string): string {
+export function serviceUrl(text: string): string {
   let url: URL;
   try {
     url = new URL(text);

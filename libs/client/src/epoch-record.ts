@@ -20,6 +20,8 @@ export interface EpochRecord {
   readonly opened: string;
   /** Its whole tree, once no more lines come: what the next epoch of the sink names. */
   readonly closed?: { readonly size: number; readonly root: string } | undefined;
+  /** Its writer was killed: there is no `epoch.close` in it. */
+  readonly abandoned?: true | undefined;
   /** Every line was acknowledged or refused, and the lines were removed. */
   readonly settled?: true | undefined;
 }

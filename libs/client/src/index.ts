@@ -11,4 +11,5 @@ export { HeadStore } from './head.js';
 export { Transport } from './http.js';
 export { type EpochRecord, readEpochRecord } from './epoch-record.js';
 export { knownLogs, pendingSpools, type Settlement, Spool } from './spool.js';
+export { LineReader, SourceInUse, SourcePosition, type SourceStart } from './source.js';
 export { logDir, machineSecret, sinkDir } from './state.js';

@@ -133,7 +133,12 @@ export class Spool {
    */
   finish(): void {
     const record = readEpochRecord(this.dir) ?? this.record;
-    writeEpochRecord(this.dir, { ...record, closed: record.closed ?? this.#abandoned(), settled: true });
+    const abandoned = record.closed === undefined;
+    writeEpochRecord(this.dir, {
+      ...record,
+      ...(abandoned ? { closed: this.#abandoned(), abandoned } : {}),
+      settled: true,
+    });
     rmSync(join(this.dir, LINES));
   }
 

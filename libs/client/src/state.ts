@@ -20,7 +20,7 @@ import { join } from 'node:path';
  *     <state>/logs/<log>/head.json                     last verified head
  *     <state>/logs/<log>/accusations/<time>.json       evidence against the log
  *     <state>/logs/<log>/sinks/<sink>/chain.json       counter and id of the last epoch
- *     <state>/logs/<log>/sinks/<sink>/sources/<id>.json   how far a source was read
+ *     <state>/logs/<log>/sinks/<sink>/sources/<id>/position.json   how far a source was read
  *     <state>/logs/<log>/sinks/<sink>/<epoch>/         one spool: epoch.json, lines, acks
  *
  * `<log>` is the first 16 hex digits of SHA-256 of the origin, which may hold slashes.

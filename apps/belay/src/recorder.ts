@@ -1,0 +1,249 @@
+/** What passes a proxy, as trace records and envelopes. */
+
+import { createHash } from 'node:crypto';
+import type { Draft, Epoch } from '@belay/client';
+import { type AttributeValue, matchId, sessionKey, weakCallId } from '@belay/envelope';
+import {
+  type Call,
+  type Content,
+  type Correlated,
+  Correlator,
+  type Direction,
+  type Frame,
+  Framer,
+  type Message,
+  readFrame,
+  type Request,
+  type Response,
+} from '@belay/mcp';
+import type { TraceWriter } from '@belay/trace';
+
+/** Canonical form of larger content would hold up the frame it is made for: such a call has no `call` and no `match`. */
+const MAX_CANONICAL = 1024 * 1024;
+/** Distinct (tool, arguments) pairs whose occurrences are counted; past it, counting starts over. */
+const MAX_COUNTED = 65_536;
+const MAX_OPEN = 65_536;
+const NAME = /^[A-Za-z0-9._@/:+-]{1,128}$/;
+
+export interface RecorderParts {
+  /** Absent when the trace could not be made. */
+  readonly trace: TraceWriter | undefined;
+  /** Absent without credentials: then nothing leaves the machine. */
+  readonly epoch: Epoch | undefined;
+  readonly machineSecret: Buffer;
+  readonly session: string;
+  /** Called after envelopes were appended. */
+  readonly onAppended: () => void;
+  /** Monotonic, milliseconds. */
+  readonly now: () => number;
+}
+
+/** What is remembered of a `tools/call` until its answer comes. */
+interface OpenCall {
+  readonly call: string | undefined;
+  readonly tool: string | undefined;
+  readonly since: number;
+}
+
+/**
+ * Observes both directions and stderr. Never throws and never waits: if observing fails, that is counted, written to
+ * the trace as a gap, and the traffic goes on.
+ */
+export class Recorder {
+  readonly #parts: RecorderParts;
+  readonly #framers: Readonly<Record<Direction, Framer>> = { c2s: new Framer(), s2c: new Framer() };
+  readonly #correlator = new Correlator();
+  readonly #key: Buffer;
+  readonly #open = new Map<number, OpenCall>();
+  readonly #occurrences = new Map<string, number>();
+  #calls = 0;
+  #failures = 0;
+
+  constructor(parts: RecorderParts) {
+    this.#parts = parts;
+    this.#key = sessionKey(parts.machineSecret, parts.session);
+    parts.epoch?.append({
+      kind: 'session.open',
+      session: parts.session,
+      attrs: { sandbox: 'none', network: 'allow' },
+    });
+  }
+
+  /** Requests of either side without an answer. */
+  get unanswered(): number {
+    return this.#correlator.unanswered;
+  }
+
+  /** Frames, or pieces of stderr, that could not be observed. */
+  get failures(): number {
+    return this.#failures;
+  }
+
+  /** Takes bytes of one direction; the frames they complete are on record when this returns. */
+  observe(direction: Direction, chunk: Buffer): void {
+    this.#guarded(() => this.#framers[direction].push(chunk, (frame) => this.#record(direction, frame)));
+  }
+
+  /** The direction has ended; what is left without a terminator is its last frame. */
+  end(direction: Direction): void {
+    this.#guarded(() => this.#framers[direction].end((frame) => this.#record(direction, frame)));
+  }
+
+  stderr(chunk: Buffer): void {
+    this.#guarded(() => {
+      const sha256 = createHash('sha256').update(chunk).digest('hex');
+      this.#parts.trace?.append({ type: 'stderr', size: chunk.length, sha256 }, chunk);
+    });
+  }
+
+  /** Appends `session.close` and closes the trace. The epoch is its owner's to close. */
+  close(end: { readonly exit?: number | undefined; readonly signal?: string | undefined }): void {
+    const { epoch, session, trace } = this.#parts;
+    const stated = epoch?.stated();
+    epoch?.append({
+      kind: 'session.close',
+      session,
+      attrs: { ...stated, calls: this.#calls, exit: end.exit, signal: end.signal },
+    });
+    trace?.close(end);
+  }
+
+  #guarded(observation: () => void): void {
+    try {
+      observation();
+    } catch {
+      this.#failures++;
+      this.#parts.trace?.append({ type: 'gap', reason: 'observer', count: 1 });
+    }
+  }
+
+  #record(direction: Direction, frame: Frame): void {
+    const { epoch, trace } = this.#parts;
+    const content = readFrame(frame);
+    const seqs = this.#envelopes(direction, frame, content).map((draft) => epoch?.append(draft) ?? 0);
+    trace?.append(
+      {
+        type: 'frame',
+        dir: direction,
+        size: frame.size,
+        sha256: frame.sha256,
+        oversize: frame.bytes === undefined ? true : undefined,
+        seqs: epoch === undefined ? undefined : seqs,
+        findings: content.findings.length === 0 ? undefined : content.findings,
+      },
+      frame.bytes,
+    );
+    if (content.messages.some(({ type }) => type === 'response')) trace?.sync();
+    if (epoch !== undefined) this.#parts.onAppended();
+  }
+
+  /** A `call` or `result` for each tool call in the frame, else one `x.frame`. */
+  #envelopes(direction: Direction, frame: Frame, content: Content): Draft[] {
+    const batch = content.kind === 'batch';
+    const drafts = content.messages.flatMap((message) => {
+      const correlated = this.#correlator.observe(direction, message);
+      return this.#toolDraft(correlated, frame, batch) ?? [];
+    });
+    return drafts.length > 0
+      ? drafts
+      : [this.#draft(frame, { kind: 'x.frame', attrs: frameAttributes(direction, frame, content) })];
+  }
+
+  #toolDraft(correlated: Correlated, frame: Frame, batch: boolean): Draft | undefined {
+    if (correlated.type === 'call' && correlated.call.method === 'tools/call') {
+      return this.#callDraft(correlated.call, correlated.request, frame, batch);
+    }
+    if (correlated.type === 'answer' && correlated.call.method === 'tools/call') {
+      return this.#resultDraft(correlated.call, correlated.response, frame, correlated.late);
+    }
+    return undefined;
+  }
+
+  #callDraft(call: Call, request: Request, frame: Frame, batch: boolean): Draft {
+    this.#calls++;
+    const { tool } = call;
+    const args = (request.params as { readonly arguments?: unknown } | undefined)?.arguments ?? {};
+    const canonical = frame.bytes !== undefined && frame.size <= MAX_CANONICAL;
+    const match = canonical ? orUndefined(() => matchId(this.#key, args)) : undefined;
+    const id =
+      match === undefined || tool === undefined
+        ? undefined
+        : orUndefined(() => weakCallId(this.#key, tool, this.#occurrence(`${tool}\n${match}`), args));
+    const name = this.#toolName(tool);
+    if (this.#open.size >= MAX_OPEN) this.#open.delete(this.#open.keys().next().value as number);
+    this.#open.set(call.call, { call: id, tool: name, since: this.#parts.now() });
+    return this.#draft(frame, {
+      kind: 'call',
+      call: id,
+      match,
+      attrs: { tool: name, bytes: frame.size, batch: batch ? true : undefined },
+    });
+  }
+
+  #resultDraft(call: Call, response: Response, frame: Frame, late: boolean): Draft {
+    const known = this.#open.get(call.call);
+    this.#open.delete(call.call);
+    const result = response.result as { readonly content?: unknown; readonly isError?: unknown } | undefined;
+    const code = (response.error as { readonly code?: unknown } | null | undefined)?.code;
+    const error = Number.isSafeInteger(code) ? (code as number) : undefined;
+    const seen = response.ok ? (result?.content ?? result) : response.error;
+    const canonical = frame.bytes !== undefined && frame.size <= MAX_CANONICAL;
+    return this.#draft(frame, {
+      kind: 'result',
+      call: known?.call,
+      match: canonical ? orUndefined(() => matchId(this.#key, seen)) : undefined,
+      attrs: {
+        tool: known?.tool,
+        bytes: frame.size,
+        ok: response.ok && result?.isError !== true,
+        error: error === undefined ? undefined : Math.abs(error),
+        error_negative: error === undefined ? undefined : error < 0,
+        ms: known === undefined ? undefined : Math.round(this.#parts.now() - known.since),
+        late: late ? true : undefined,
+      },
+    });
+  }
+
+  #draft(frame: Frame, draft: Draft): Draft {
+    const oversize = frame.bytes === undefined;
+    return {
+      ...draft,
+      session: this.#parts.session,
+      content: frame.bytes ?? Buffer.from(frame.sha256, 'hex'),
+      attrs: oversize ? { ...draft.attrs, oversize: true } : draft.attrs,
+    };
+  }
+
+  /** A name as it is, or keyed where it would not be one: a tool's name is the server's to choose. */
+  #toolName(tool: string | undefined): string | undefined {
+    if (tool === undefined || NAME.test(tool)) return tool;
+    return orUndefined(() => matchId(this.#key, tool));
+  }
+
+  #occurrence(pair: string): number {
+    if (this.#occurrences.size >= MAX_COUNTED) this.#occurrences.clear();
+    const occurrence = (this.#occurrences.get(pair) ?? 0) + 1;
+    this.#occurrences.set(pair, occurrence);
+    return occurrence;
+  }
+}
+
+function frameAttributes(
+  direction: Direction,
+  frame: Frame,
+  content: Content,
+): Record<string, AttributeValue> {
+  const [message] = content.messages as readonly [Message | undefined];
+  const type = content.kind === 'message' && message !== undefined ? message.type : content.kind;
+  return { dir: direction, type, bytes: frame.size };
+}
+
+/** Content that has no canonical form (a lone surrogate, too deep) has no keyed identifier either. */
+function orUndefined(make: () => string): string | undefined {
+  try {
+    return make();
+  } catch (error) {
+    if (error instanceof TypeError) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,162 @@
+/** An MCP server as a process group of its own: started, signalled and ended as a whole. */
+
+import { type ChildProcessByStdio, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { accessSync, constants as access, statSync } from 'node:fs';
+import { constants } from 'node:os';
+import { delimiter, isAbsolute, join, resolve } from 'node:path';
+import type { Readable, Writable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** How a server ended. Exactly one of the two is there. */
+export interface ServerEnd {
+  readonly exit?: number | undefined;
+  readonly signal?: NodeJS.Signals | undefined;
+}
+
+/** The program could not be started; `exit` is what env(1) and the shells return. */
+export class StartError extends Error {
+  readonly exit: number;
+
+  constructor(message: string, exit: number) {
+    super(message);
+    this.name = 'StartError';
+    this.exit = exit;
+  }
+}
+
+export interface ServerOptions {
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string | undefined>>;
+}
+
+/** From a signal to SIGKILL, in milliseconds: less than clients give us before they kill us. */
+const AFTER_SIGNAL = 1_500;
+/** How long the output of a server that is gone may be silent, when a grandchild holds it open. */
+const SILENCE = 500;
+
+export class ServerProcess {
+  readonly stdin: Writable;
+  readonly stdout: Readable;
+  readonly stderr: Readable;
+  readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
+  readonly #exited: Promise<ServerEnd>;
+  readonly #closed: Promise<unknown>;
+  #gone = false;
+
+  private constructor(child: ChildProcessByStdio<Writable, Readable, Readable>) {
+    this.#child = child;
+    this.stdin = child.stdin;
+    this.stdout = child.stdout;
+    this.stderr = child.stderr;
+    this.#closed = once(child, 'close');
+    this.#exited = new Promise((ended) => {
+      child.once('exit', (code, signal) => {
+        this.#gone = true;
+        ended(signal === null ? { exit: code ?? 0 } : { signal });
+      });
+    });
+  }
+
+  /** Resolves when the program runs; throws StartError when it can't be. */
+  static async start({ command, args, env }: ServerOptions): Promise<ServerProcess> {
+    // `detached` is setsid(2): the group's number is the child's, and a signal to it reaches what the server starts.
+    const child = spawn(command, args, { env, stdio: ['pipe', 'pipe', 'pipe'], detached: true });
+    const server = new ServerProcess(child);
+    if (child.pid === undefined) {
+      const [error] = (await once(child, 'error')) as [NodeJS.ErrnoException];
+      const missing = error.code === 'ENOENT';
+      const reason = missing
+        ? 'no such program'
+        : error.code === 'EACCES'
+          ? 'permission denied'
+          : error.message;
+      throw new StartError(`cannot start ${command}: ${reason}`, missing ? 127 : 126);
+    }
+    return server;
+  }
+
+  /** Resolves when the server's own process is gone. */
+  get exited(): Promise<ServerEnd> {
+    return this.#exited;
+  }
+
+  get running(): boolean {
+    return !this.#gone;
+  }
+
+  /** Sends a signal to the whole group. A group that is gone is no error. */
+  signal(signal: NodeJS.Signals): void {
+    try {
+      process.kill(-(this.#child.pid as number), signal);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+    }
+  }
+
+  /** Sends the signal, and SIGKILL to what is left of the group a little later. Resolves when the server is gone. */
+  async terminate(signal: NodeJS.Signals): Promise<void> {
+    this.signal(signal);
+    await Promise.race([this.#exited, sleep(AFTER_SIGNAL, undefined, { ref: false })]);
+    if (!this.#gone) this.signal('SIGKILL');
+    await this.#exited;
+  }
+
+  /**
+   * After the server's exit: waits for the rest of its output, and ends what it left behind. Output that a slow client
+   * holds up is waited for; output that a grandchild holds open without writing is not: the group gets SIGTERM, then
+   * SIGKILL.
+   */
+  async cleanUp(): Promise<void> {
+    if (!(await this.#silent())) this.signal('SIGTERM');
+    const closed = await this.#silent();
+    this.signal('SIGKILL');
+    if (closed || (await this.#silent())) return;
+    // Somebody left the group and kept our pipes; they are cut on our side.
+    this.stdout.destroy();
+    this.stderr.destroy();
+  }
+
+  /** True when the output has closed, false when nothing came for a while and nothing on our side held it up. */
+  async #silent(): Promise<boolean> {
+    let active = false;
+    const onData = (): void => {
+      active = true;
+    };
+    this.stdout.on('data', onData);
+    try {
+      do {
+        active = false;
+        const closed = await Promise.race([
+          this.#closed.then(() => true),
+          sleep(SILENCE, false, { ref: false }),
+        ]);
+        if (closed) return true;
+      } while (active || this.stdout.isPaused());
+      return false;
+    } finally {
+      this.stdout.removeListener('data', onData);
+    }
+  }
+}
+
+/** 128 + signal, as the shells say it, or the code itself. */
+export function exitCodeOf(end: ServerEnd): number {
+  return end.signal === undefined ? (end.exit ?? 0) : 128 + constants.signals[end.signal];
+}
+
+/** The file that a command line's first word names, as execvp(3) would find it; undefined when there is none. */
+export function resolveProgram(command: string, path: string | undefined, cwd: string): string | undefined {
+  if (command.includes('/')) return resolve(cwd, command);
+  for (const folder of (path ?? '').split(delimiter)) {
+    const candidate = join(isAbsolute(folder) ? folder : resolve(cwd, folder), command);
+    try {
+      accessSync(candidate, access.X_OK);
+      if (statSync(candidate).isFile()) return candidate;
+    } catch {
+      // Not here; the next folder may have it.
+    }
+  }
+  return undefined;
+}
