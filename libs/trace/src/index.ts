@@ -4,6 +4,7 @@
  */
 export {
   checkTrace,
+  readRecordAt,
   readTrace,
   repairTrace,
   type TraceLine,
@@ -12,5 +13,12 @@ export {
   type TraceRepair,
   type TraceReport,
 } from './reader.js';
-export { recordData, RecordError, type Command, type RecordBody, type TraceRecord } from './record.js';
+export {
+  recordData,
+  RecordError,
+  type Command,
+  type ImportSource,
+  type RecordBody,
+  type TraceRecord,
+} from './record.js';
 export { TraceWriter, type TraceClock, type TraceEnd } from './writer.js';

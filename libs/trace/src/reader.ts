@@ -74,82 +74,162 @@ export async function* readTrace(path: string): AsyncGenerator<TraceLine> {
   }
 }
 
-/** Reads a whole trace and names everything that is wrong with it. */
+/**
+ * The record whose line begins at `offset`, as `readTrace` said; for content that is wanted after its record went by.
+ * Undefined when there is no intact record there.
+ */
+export async function readRecordAt(file: FileHandle, offset: number): Promise<TraceRecord | undefined> {
+  const parts: Buffer[] = [];
+  let length = 0;
+  while (length <= MAX_LINE) {
+    const piece = Buffer.allocUnsafe(length === 0 ? 16 * 1024 : 1024 * 1024);
+    const { bytesRead } = await file.read(piece, 0, piece.length, offset + length);
+    if (bytesRead === 0) return undefined;
+    const lf = piece.subarray(0, bytesRead).indexOf(LF);
+    parts.push(piece.subarray(0, lf < 0 ? bytesRead : lf));
+    length += bytesRead;
+    if (lf >= 0) return intactRecord(Buffer.concat(parts));
+  }
+  return undefined;
+}
+
+function intactRecord(line: Buffer): TraceRecord | undefined {
+  try {
+    const { record, intact } = parseRecord(line);
+    return intact ? record : undefined;
+  } catch (error) {
+    if (error instanceof RecordError) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Reads a whole trace and names everything that is wrong with it. In constant memory as long as the numbers are in
+ * order; only to say what happened to numbers that are not is the file read again, remembering every record.
+ */
 export async function checkTrace(path: string): Promise<TraceReport> {
-  const problems: TraceProblem[] = [];
-  const gaps: (TraceRecord & { type: 'gap' })[] = [];
+  return (await checkInOrder(path)) ?? (await checkAnyOrder(path));
+}
+
+/** The report on a file whose records are numbered 0, 1, 2 ... as they stand; undefined when they are not. */
+async function checkInOrder(path: string): Promise<TraceReport | undefined> {
+  const found = new Findings();
+  let last: { readonly hash: string } | undefined;
+  let next = 0;
+  for await (const item of readTrace(path)) {
+    const known = found.take(item);
+    if (known === undefined) continue;
+    const { record, hash } = known;
+    if (record.n !== next++) return undefined;
+    if (record.prev !== (last?.hash ?? NO_RECORD)) found.problems.push(brokenLink(record.n, item.line));
+    found.place(record, item.line);
+    last = { hash };
+  }
+  return found.report(next, last?.hash ?? NO_RECORD);
+}
+
+async function checkAnyOrder(path: string): Promise<TraceReport> {
+  const found = new Findings();
+  const { problems } = found;
   /** By number of the record: its hash, the hash it follows, and where it stands. */
   const seen = new Map<number, { hash: string; prev: string; line: number }>();
-  let open: (TraceRecord & { type: 'open' }) | undefined;
-  let close: (TraceRecord & { type: 'close' }) | undefined;
-  let frames = 0;
   let next = 0;
-  let torn: TraceLine | undefined;
   for await (const item of readTrace(path)) {
+    const known = found.take(item);
+    if (known === undefined) continue;
+    const { record, hash } = known;
     const { line } = item;
-    if (!item.whole) torn = item;
-    if ('error' in item) {
-      if (item.whole) problems.push({ code: item.error.code, line, message: item.error.message });
-      continue;
-    }
-    const { record, hash, intact } = item;
     const { n } = record;
-    if (!intact) {
-      problems.push({
-        code: 'content_changed',
-        line,
-        n,
-        message: `record ${n}: the content is not what its hash says`,
-      });
-    }
-    const known = seen.get(n);
-    if (known !== undefined) {
-      problems.push({
-        code: 'duplicated',
-        line,
-        n,
-        message: `record ${n} stands in line ${known.line} and ${line}`,
-      });
+    const before = seen.get(n);
+    if (before !== undefined) {
+      const message = `record ${n} stands in line ${before.line} and ${line}`;
+      problems.push({ code: 'duplicated', line, n, message });
       continue;
     }
     if (n < next)
       problems.push({ code: 'swapped', line, n, message: `record ${n} stands after record ${next - 1}` });
     next = Math.max(next, n + 1);
     seen.set(n, { hash, prev: record.prev, line });
-    if (close !== undefined && n > close.n) {
-      problems.push({ code: 'after_close', line, n, message: `record ${n} comes after the close` });
-    }
-    if (record.type === 'open' && n === 0) open = record;
-    else if (record.type === 'close') close ??= record;
-    else if (record.type === 'gap') gaps.push(record);
-    else if (record.type === 'frame') frames++;
+    found.place(record, line);
   }
   problems.push(...chainProblems(seen, next));
-  if (seen.size === 0) problems.push({ code: 'empty', message: 'there is no record in the file' });
-  else if (open === undefined)
-    problems.push({ code: 'missing_open', message: 'the trace does not begin with `open`' });
-  if (torn !== undefined) {
-    problems.push({
-      code: 'torn_tail',
-      line: torn.line,
-      message: 'the last line is not whole: its writer was stopped',
-    });
+  return found.report(seen.size, seen.get(next - 1)?.hash ?? NO_RECORD);
+}
+
+/** What a pass over a file comes to, apart from how its records hang together. */
+class Findings {
+  readonly problems: TraceProblem[] = [];
+  readonly #gaps: (TraceRecord & { type: 'gap' })[] = [];
+  #open: (TraceRecord & { type: 'open' }) | undefined;
+  #close: (TraceRecord & { type: 'close' }) | undefined;
+  #frames = 0;
+  #torn: TraceLine | undefined;
+
+  /** The record of a line, whose content is judged here; undefined for a line that is none. */
+  take(item: TraceLine): { readonly record: TraceRecord; readonly hash: string } | undefined {
+    const { line } = item;
+    if (!item.whole) this.#torn = item;
+    if ('error' in item) {
+      if (item.whole) this.problems.push({ code: item.error.code, line, message: item.error.message });
+      return undefined;
+    }
+    const { record, hash, intact } = item;
+    if (!intact) {
+      const message = `record ${record.n}: the content is not what its hash says`;
+      this.problems.push({ code: 'content_changed', line, n: record.n, message });
+    }
+    return { record, hash };
   }
-  if (seen.size > 0 && close === undefined) {
-    problems.push({
-      code: 'missing_close',
-      message: 'the trace has no close: its writer was stopped, or its end was cut off',
-    });
+
+  /** Counts a record that is the only one of its number. */
+  place(record: TraceRecord, line: number): void {
+    const { n } = record;
+    if (this.#close !== undefined && n > this.#close.n) {
+      this.problems.push({ code: 'after_close', line, n, message: `record ${n} comes after the close` });
+    }
+    if (record.type === 'open' && n === 0) this.#open = record;
+    else if (record.type === 'close') this.#close ??= record;
+    else if (record.type === 'gap') this.#gaps.push(record);
+    else if (record.type === 'frame') this.#frames++;
   }
-  if (close !== undefined && (close.count !== close.n || close.head !== close.prev)) {
-    problems.push({
-      code: 'close_wrong',
-      n: close.n,
-      message: 'the close states another count or head than it follows',
-    });
+
+  report(records: number, head: string): TraceReport {
+    const { problems } = this;
+    const [open, close, torn] = [this.#open, this.#close, this.#torn];
+    if (records === 0) problems.push({ code: 'empty', message: 'there is no record in the file' });
+    else if (open === undefined)
+      problems.push({ code: 'missing_open', message: 'the trace does not begin with `open`' });
+    if (torn !== undefined) {
+      problems.push({
+        code: 'torn_tail',
+        line: torn.line,
+        message: 'the last line is not whole: its writer was stopped',
+      });
+    }
+    if (records > 0 && close === undefined) {
+      problems.push({
+        code: 'missing_close',
+        message: 'the trace has no close: its writer was stopped, or its end was cut off',
+      });
+    }
+    if (close !== undefined && (close.count !== close.n || close.head !== close.prev)) {
+      problems.push({
+        code: 'close_wrong',
+        n: close.n,
+        message: 'the close states another count or head than it follows',
+      });
+    }
+    const frames = this.#frames;
+    return { records, frames, open, close, gaps: this.#gaps, head, problems, integrity: 'local-only' };
   }
-  const head = seen.get(next - 1)?.hash ?? NO_RECORD;
-  return { records: seen.size, frames, open, close, gaps, head, problems, integrity: 'local-only' };
+}
+
+function brokenLink(n: number, line: number): TraceProblem {
+  const message =
+    n === 0
+      ? 'record 0 claims to follow another'
+      : `record ${n - 1} is not the one that record ${n} was written after`;
+  return { code: 'edited', line, n: Math.max(0, n - 1), message };
 }
 
 function chainProblems(
@@ -173,13 +253,7 @@ function chainProblems(
     }
     report();
     const before = n === 0 ? NO_RECORD : seen.get(n - 1)?.hash;
-    if (before !== undefined && record.prev !== before) {
-      const what =
-        n === 0
-          ? 'record 0 claims to follow another'
-          : `record ${n - 1} is not the one that record ${n} was written after`;
-      problems.push({ code: 'edited', line: record.line, n: Math.max(0, n - 1), message: what });
-    }
+    if (before !== undefined && record.prev !== before) problems.push(brokenLink(n, record.line));
   }
   return problems;
 }

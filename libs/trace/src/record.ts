@@ -26,6 +26,16 @@ interface Opening {
   readonly workspace?: readonly string[] | undefined;
   /** Recorded by this process. */
   readonly pid?: number | undefined;
+  /** The trace was made from another recorder's file. */
+  readonly imported?: ImportSource | undefined;
+}
+
+/** A file of another recorder that a trace was made from; `size` in bytes, `sha256` 64 hex digits. */
+export interface ImportSource {
+  readonly format: string;
+  readonly file: string;
+  readonly size: number;
+  readonly sha256: string;
 }
 
 interface FrameBody {
@@ -37,6 +47,11 @@ interface FrameBody {
   readonly sha256: string;
   /** The frame was larger than what is kept: `data` is absent. */
   readonly oversize?: true | undefined;
+  /** What was seen of an oversize frame as it streamed by: paths such as `params.name` with their JSON text. */
+  readonly skimmed?: Readonly<Record<string, string>> | undefined;
+  /** Imported, and only the first bytes are known: `size` and `sha256` are theirs. */
+  readonly prefix?: true | undefined;
+  readonly source?: number | undefined;
   /** `seq` of the envelopes that this frame became, in this run's epoch. */
   readonly seqs?: readonly number[] | undefined;
   /** What was odd about it. */

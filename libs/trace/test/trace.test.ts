@@ -1,7 +1,8 @@
 import { spawnSync } from 'node:child_process';
 import { appendFileSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { checkTrace, readTrace, recordData, repairTrace, TraceWriter } from '@belay/trace';
+import { checkTrace, readRecordAt, readTrace, recordData, repairTrace, TraceWriter } from '@belay/trace';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { fakeClock, frame, freshPath, linesOf, OPEN, writeSample } from './sample.js';
@@ -63,6 +64,26 @@ test('an existing file is not overwritten', () => {
   const path = freshPath();
   writeSample(path);
   expect(() => TraceWriter.create(path, OPEN, fakeClock())).toThrow(/EEXIST/);
+});
+
+test('a record is read again by the place of its line', async () => {
+  const path = freshPath();
+  const trace = writeSample(path, false);
+  const large = 'x'.repeat(3_000_000);
+  trace.append(...frame('s2c', large));
+  trace.append(...frame('s2c', 'after\n'));
+  trace.close({});
+  const file = await open(path);
+  try {
+    for await (const item of readTrace(path)) {
+      if (!('record' in item)) throw new Error('not a record');
+      expect((await readRecordAt(file, item.offset))?.sha256).toBe(item.record.sha256);
+      expect(await readRecordAt(file, item.offset + 1)).toBeUndefined();
+    }
+    expect(await readRecordAt(file, statSync(path).size)).toBeUndefined();
+  } finally {
+    await file.close();
+  }
 });
 
 describe('what is wrong is named', () => {
