@@ -10,7 +10,7 @@ export interface GatewayConfig {
   readonly maxAppends: number;
   /** `MAX_APPEND_BYTES`: bytes of bodies in flight before 503. Default 256 MiB. */
   readonly maxAppendBytes: number;
-  /** `COLLECTOR_TIMEOUT`: seconds to wait for the collector before 503. Default 30. */
+  /** `COLLECTOR_TIMEOUT`: seconds to wait for the collector before 503. Default 10: a request that was lost on the way is known to be lost only by this. */
   readonly collectorTimeoutMs: number;
 }
 
@@ -33,7 +33,7 @@ export const DEFAULTS: GatewayConfig = Object.freeze({
   port: 8420,
   maxAppends: 256,
   maxAppendBytes: 256 * 1024 * 1024,
-  collectorTimeoutMs: 30_000,
+  collectorTimeoutMs: 10_000,
 });
 
 /** The environment can't be what was meant; the process must not start on a guess. */
