@@ -20,3 +20,8 @@ it('oxlint finds nothing, promises left floating included', () => {
 it('every file is formatted', () => {
   expect(run('prettier/bin/prettier.cjs', '--list-different', '.')).toEqual({ status: 0, output: '' });
 });
+
+it('the tests compile too', () => {
+  // The packages are compiled before the suite starts; the tests themselves run from source, where no type is checked.
+  expect(run('typescript/bin/tsc', '-b', 'test')).toEqual({ status: 0, output: '' });
+});
