@@ -43,7 +43,14 @@ export async function startFleet(options: { readonly publishIntervalMs?: number 
     let nats = await startNats(natsConfig);
     undo.push(() => nats.stop());
     const redis = new Child('redis', 'redis-server', [
-      ...['--port', String(redisPort), '--bind', '127.0.0.1', '--save', '', '--dir', scratch.dir],
+      '--port',
+      String(redisPort),
+      '--bind',
+      '127.0.0.1',
+      '--save',
+      '',
+      '--dir',
+      scratch.dir,
     ]);
     undo.push(() => redis.stop());
     await redis.until(() => redis.output.includes('Ready to accept connections'));

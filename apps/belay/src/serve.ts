@@ -26,7 +26,7 @@ import { badInput, CliError, EXIT, unavailable } from './exit.js';
 import { styleFor, writeOut } from './output.js';
 
 const PUBLISH_INTERVAL_MS = 1000;
-const LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const;
+const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'silent'] as const;
 
 export interface ServeOptions {
   /** Keys, anchor, and the embedded database. Made when it is not there. */
@@ -40,6 +40,8 @@ export interface ServeOptions {
   readonly passphraseFile?: string | undefined;
   /** Of the log on standard error. */
   readonly logLevel?: (typeof LEVELS)[number] | undefined;
+  /** Where the log goes; default standard error. */
+  readonly logTo?: { write(line: string): void } | undefined;
   /** Milliseconds between checkpoints of a log that grows. */
   readonly publishIntervalMs?: number | undefined;
 }
@@ -75,7 +77,7 @@ export async function startService(options: ServeOptions): Promise<RunningServic
     const connection: Connection = embedded?.connection ?? (options.databaseUrl as string);
     await migrate(connection, MIGRATIONS);
 
-    const log = createLogger('belay', options.logLevel ?? 'warn', process.stderr);
+    const log = createLogger('belay', options.logLevel ?? 'warn', options.logTo ?? process.stderr);
     const collector = await openCollector({
       config: {
         dataDir,

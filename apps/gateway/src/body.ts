@@ -1,4 +1,6 @@
 import type { Readable } from 'node:stream';
+import { finished } from 'node:stream/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import { MAX_BODY_BYTES } from '@belay/contracts/rpc';
@@ -7,6 +9,9 @@ import { ProblemError } from './problem.js';
 
 /** Bytes of a compressed body as sent. */
 export const MAX_COMPRESSED_BYTES = 1024 * 1024;
+
+/** Milliseconds. */
+const DISCARD_MS = 2000;
 
 const inflate = promisify(gunzip);
 
@@ -46,35 +51,64 @@ export async function readBody(
   }
 }
 
-function collect(stream: Readable, length: string | undefined, limit: number, visit: Visit): Promise<Buffer> {
-  if (length !== undefined && Number(length) > limit) return Promise.reject(tooLarge(limit, 'long'));
-  return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let total = 0;
-    const settle = (act: () => void) => {
-      stream.off('data', onData).off('end', onEnd).off('error', onError).off('close', onClose);
-      act();
-    };
-    const fail = (error: Error) => settle(() => reject(error));
-    const onData = (chunk: Buffer) => {
+async function collect(
+  stream: Readable,
+  length: string | undefined,
+  limit: number,
+  visit: Visit,
+): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let total = 0;
+  try {
+    if (length !== undefined && Number(length) > limit) throw tooLarge(limit, 'long');
+    await each(stream, (chunk) => {
       total += chunk.length;
-      try {
-        if (total > limit) throw tooLarge(limit, 'long');
-        visit.hold(chunk.length);
-      } catch (error) {
-        // Not destroyed: that would take the connection with it, and the answer.
-        stream.pause();
-        fail(error as Error);
-        return;
-      }
+      if (total > limit) throw tooLarge(limit, 'long');
+      visit.hold(chunk.length);
       chunks.push(chunk);
+    });
+  } catch (error) {
+    chunks.length = 0;
+    await discard(stream);
+    throw error;
+  }
+  return chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, total);
+}
+
+/** Not by `for await`, which destroys the stream when it is left early, and the connection and the answer with it. */
+function each(stream: Readable, take: (chunk: Buffer) => void): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const settle = (error?: Error) => {
+      stream.off('data', onData).off('end', onEnd).off('error', onError).off('close', onClose);
+      if (error === undefined) resolve();
+      else reject(error);
     };
-    const onEnd = () =>
-      settle(() => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks, total)));
-    const onError = () => fail(new ProblemError('invalid', 'The body could not be read.'));
-    const onClose = () => fail(new ProblemError('invalid', 'The body was cut off.'));
+    const onData = (chunk: Buffer) => {
+      try {
+        take(chunk);
+      } catch (error) {
+        settle(error as Error);
+      }
+    };
+    const onEnd = () => settle();
+    const onError = () => settle(new ProblemError('invalid', 'The body could not be read.'));
+    const onClose = () => settle(new ProblemError('invalid', 'The body was cut off.'));
     stream.on('data', onData).on('end', onEnd).on('error', onError).on('close', onClose);
   });
+}
+
+/**
+ * Lets a sender that is too long come to its end, unread and for a moment: one whose connection closes in the middle
+ * of its writing sees a reset and never the answer.
+ */
+async function discard(stream: Readable): Promise<void> {
+  const moment = new AbortController();
+  stream.resume();
+  await Promise.race([
+    finished(stream, { signal: moment.signal }).catch(() => undefined),
+    sleep(DISCARD_MS, undefined, { signal: moment.signal }).catch(() => undefined),
+  ]);
+  moment.abort();
 }
 
 function tooLarge(limit: number, what: 'long' | 'decompressed'): ProblemError {

@@ -12,6 +12,7 @@ import type { LogRow, Reader } from '@belay/db';
 import {
   consistencyPlan,
   decompose,
+  EMPTY_ROOT,
   entryBundle,
   foldNodes,
   inclusionPlan,
@@ -161,6 +162,7 @@ export class LogsController {
   }
 
   async #root(log: LogRow, size: number): Promise<Buffer> {
+    if (size === 0) return EMPTY_ROOT;
     return foldNodes(await this.#reader.nodes(log, decompose(0n, BigInt(size))));
   }
 

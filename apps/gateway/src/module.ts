@@ -4,7 +4,7 @@ import { APP_FILTER, APP_GUARD, NestFactory } from '@nestjs/core';
 import { FastifyAdapter, type NestFastifyApplication } from '@nestjs/platform-fastify';
 import type { CollectorApi } from '@belay/contracts';
 import type { Reader } from '@belay/db';
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { randomBytes } from 'node:crypto';
 import type { Readable } from 'node:stream';
 import type { Logger } from 'pino';
@@ -19,7 +19,7 @@ import { LogsController } from './logs.controller.js';
 import { Metrics } from './metrics.js';
 import { serveDocs } from './openapi.js';
 import { Places } from './places.js';
-import { ProblemFilter } from './problem-filter.js';
+import { ProblemFilter, sendProblem, toProblem } from './problem-filter.js';
 import { ProblemError } from './problem.js';
 import { ProjectsController } from './projects.controller.js';
 import { ReceiptsController } from './receipts.controller.js';
@@ -105,6 +105,9 @@ export async function createGateway(
     bodyLimit: MAX_JSON_BYTES,
     requestTimeout: REQUEST_TIMEOUT_MS,
     return503OnClosing: false,
+    // What the router itself refuses passes no filter of Nest's.
+    frameworkErrors: (error: Error, _request: FastifyRequest, reply: FastifyReply) =>
+      sendProblem(reply, toProblem(error)),
     routerOptions: { maxParamLength: 512 },
     genReqId: () => parts.source.random(8).toString('hex'),
   });

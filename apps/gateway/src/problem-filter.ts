@@ -43,13 +43,20 @@ export class ProblemFilter implements ExceptionFilter {
       this.#log.error({ err: error, method, url }, 'unexpected error');
     }
     const reply = http.getResponse<FastifyReply>();
-    if (reply.sent) return;
-    void reply
-      .status(problem.status)
-      .headers(problem.headers())
-      .type(PROBLEM_TYPE)
-      .send(JSON.stringify(problem.body()));
+    if (!reply.sent) sendProblem(reply, problem);
   }
+}
+
+/** The one way a problem leaves. */
+export function sendProblem(reply: FastifyReply, problem: ProblemError): void {
+  // Fastify closes the connection after a body it did not read, and a sender in the middle of it would see a reset in
+  // place of the answer. Node throws away what still comes instead, for no longer than the request's timeout.
+  if (problem.code !== 'shutting_down') reply.removeHeader('connection');
+  void reply
+    .status(problem.status)
+    .headers(problem.headers())
+    .type(PROBLEM_TYPE)
+    .send(JSON.stringify(problem.body()));
 }
 
 export function toProblem(error: unknown): ProblemError {

@@ -81,8 +81,6 @@ export class ProblemError extends Error {
         'retry-after': String(Math.ceil(this.extras.retryAfter)),
       }),
       ...(this.status === 401 && { 'www-authenticate': 'Bearer realm="belay"' }),
-      // What is still being sent is not worth reading.
-      ...(this.status === 413 && { connection: 'close' }),
       'cache-control': 'no-store',
     };
   }

@@ -1,0 +1,4 @@
+import { startServe } from '../harness/serve.js';
+import { describeService } from './service-suite.js';
+
+describeService('in one process', startServe);

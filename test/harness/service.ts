@@ -1,0 +1,10 @@
+/** What a test of the service needs of it, whichever way it is wired. */
+export interface Service {
+  readonly url: string;
+  /** Of the first operator. */
+  readonly operatorKey: string;
+  /** Everything its processes logged so far, at the finest level. */
+  logs(): string;
+  /** Leaves no process and no file. */
+  close(): Promise<void>;
+}
