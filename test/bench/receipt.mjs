@@ -68,9 +68,10 @@ function make(signer, x5c, count) {
     range.append(leafHash(entry));
     return entry;
   });
-  const checkpoint = signNote(formatCheckpoint({ origin: ORIGIN, size: BigInt(count + 1), root: range.root() }), [
-    signer,
-  ]);
+  const checkpoint = signNote(
+    formatCheckpoint({ origin: ORIGIN, size: BigInt(count + 1), root: range.root() }),
+    [signer],
+  );
   return buildReceipt(
     {
       scope: { type: 'range', first: 1, count },
@@ -78,7 +79,7 @@ function make(signer, x5c, count) {
       asOf: { size: count + 1, checkpoint, time: '2026-01-01T00:00:01.000Z' },
       proof: { left: [before], right: [] },
       entries,
-      tokens: [{ token: TOKEN, issuedBy: 'adm_01arz3ndektsv4rrffq69g5fav', index: 1 }],
+      tokens: [{ token: TOKEN, issuedBy: 'adm_01arz3ndektsv4rrffq69g5fav', index: 0 }],
     },
     signer,
   );
@@ -88,5 +89,9 @@ async function chain(pub) {
   const validity = { notBefore: new Date('2025-01-01'), notAfter: new Date('2035-01-01') };
   const root = await createRoot({ ...validity, name: 'bench root', seed: randomBytes(32) });
   const issuer = await createIssuer({ ...validity, root, name: 'bench issuer', seed: randomBytes(32) });
-  return [await issueLogCertificate({ ...validity, issuer, pub, origin: ORIGIN }), issuer.certificate, root.certificate];
+  return [
+    await issueLogCertificate({ ...validity, issuer, pub, origin: ORIGIN }),
+    issuer.certificate,
+    root.certificate,
+  ];
 }
