@@ -276,6 +276,20 @@ describe('the auditor', () => {
   });
 });
 
+it('a public log is read by anyone who holds its key, and by nobody who holds none', async () => {
+  const project = await register('public', '--no-login', '--public');
+  await append(project, await issueToken(project, '--role', 'agent'), 3);
+  await machine.json(['receipt', 'get', '--event', '3', '--out', join(machine.root, 'public.json')], {
+    BELAY_URL: url,
+    BELAY_AUDITOR_KEY: project.auditor.credential,
+  });
+  const verify = ['log', 'verify', '--url', url, '--log', project.log];
+  expect(await machine.belay([...verify, '--key', project.vkey])).toMatchObject({ code: 0 });
+  const unpinned = await machine.belay(verify);
+  expect(unpinned).toMatchObject({ code: 64 });
+  expect(unpinned.stderr).toContain('proves nothing');
+});
+
 it('fsck leaves a database alone that a living service uses', async () => {
   const { code, stdout } = await machine.belay(['log', 'fsck', '--data', machine.data, '--json']);
   expect({ code, json: JSON.parse(stdout) as unknown }).toMatchObject({
