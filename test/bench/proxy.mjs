@@ -56,7 +56,7 @@ export async function run({ scale }) {
         ['recording, collector away', forwarded],
       ]) {
         rows.push({
-          what: `${what}: ${name}`,
+          what: `${String(what)}: ${name}`,
           'bare p50 us': median(bare).toFixed(0),
           'proxied p50 us': median(found).toFixed(0),
           'added p50 us': median(found.map((time, at) => time - bare[at])).toFixed(0),

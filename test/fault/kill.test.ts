@@ -10,7 +10,7 @@ import { type Acknowledged, Load } from './load.js';
 /** 20 in `npm run soak`. */
 const KILLS = Number(process.env['BELAY_KILLS'] ?? 4);
 
-let cleanUp: (() => Promise<unknown>)[] = [];
+const cleanUp: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
   for (const step of cleanUp.splice(0).reverse()) await step();
 });

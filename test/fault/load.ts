@@ -26,7 +26,7 @@ export class Load {
   readonly #credential: AppendCredential;
   readonly #batch: number;
   #url: string;
-  #running = true;
+  #stopping = false;
   readonly #senders: Promise<void>[];
 
   constructor(url: string, token: string, given: { readonly senders: number; readonly batch: number }) {
@@ -51,7 +51,7 @@ export class Load {
 
   /** Lets every sender finish its batch; the service has to be up. */
   async stop(): Promise<void> {
-    this.#running = false;
+    this.#stopping = true;
     await Promise.all(this.#senders);
   }
 
@@ -83,7 +83,7 @@ export class Load {
     let head: SignedHead | undefined;
     let transport = new Transport(this.#url);
     let url = this.#url;
-    for (let seq = 1; this.#running; seq += this.#batch) {
+    for (let seq = 1; !this.#stopping; seq += this.#batch) {
       const lines = Array.from({ length: this.#batch }, (_, at) =>
         envelope(this.#credential.origin, sink, epoch, seq + at),
       );

@@ -34,10 +34,10 @@ function parseInt8(text: string): number {
   return value;
 }
 
-const types = {
+const types: pg.CustomTypesConfig = {
   getTypeParser: (oid: number, format?: 'text' | 'binary') =>
-    oid === INT8 && format !== 'binary' ? parseInt8 : pg.types.getTypeParser(oid, format as 'text'),
-} as pg.CustomTypesConfig;
+    oid === INT8 && format !== 'binary' ? parseInt8 : pg.types.getTypeParser(oid, format),
+};
 
 /** A pool whose connections give up waiting for a lock or a statement rather than stall. */
 export function openPool(connection: Connection, options: PoolOptions = {}): pg.Pool {

@@ -90,7 +90,7 @@ export class PgLogStore implements LogStore {
         record = target;
         // Begin and lock in one round trip; the number is an integer from our own column.
         const [, locked] = (await client.query(
-          `begin; ${HEAD_OF} ${Number(record.log)} for update`,
+          `begin; ${HEAD_OF} ${record.log} for update`,
         )) as unknown as pg.QueryResult[];
         if (!locked?.rows[0]) throw new StoreRefusal('not_found', `log ${record.id} has no head row`);
         head = toHead(locked.rows[0]);

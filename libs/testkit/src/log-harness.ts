@@ -23,7 +23,7 @@ export const TOKEN = `tok_${ID.toLowerCase()}v`;
 export const AUDITOR = `aud_${ID.toLowerCase()}v`;
 
 /** Keys derived from the origin: the same in every run. */
-export const keys: LogKeys = {
+const keys: LogKeys = {
   create: async (origin) => ({ publicKey: ed25519Key(origin), x5c: [Buffer.from('certificate')] }),
   signers: (origin) => ({
     checkpoint: ed25519Signer(origin, seedOf(origin)),
