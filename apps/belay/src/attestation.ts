@@ -17,7 +17,10 @@ export interface AttestationOptions {
   readonly login: Login;
   readonly sink: string;
   readonly sinkKind: SinkKind;
-  readonly onEvent?: (event: ForwardEvent) => void;
+  /** `own`: of this run's epoch, or of no epoch in particular; else of what an earlier run left. */
+  readonly onEvent?: (event: ForwardEvent, own: boolean) => void;
+  /** Whether what earlier runs left is part of this one's work: then it starts at once and `finish` waits for it. */
+  readonly leftovers?: boolean;
 }
 
 /** How an attestation ended: what still waits in the spool, and why when it is not only time that ran out. */
@@ -60,25 +63,25 @@ export function forwarderFor(
 export class Attestation {
   readonly epoch: Epoch;
   readonly #forwarder: Forwarder;
-  readonly #adoption: NodeJS.Timeout;
   readonly #followed: Promise<boolean>;
+  readonly #adoption: NodeJS.Timeout | undefined;
+  /** What `finish` waits for besides this epoch. */
+  readonly #adopted: Promise<unknown>;
   #closed = false;
 
-  private constructor(epoch: Epoch, forwarder: Forwarder) {
+  private constructor(epoch: Epoch, forwarder: Forwarder, leftovers: boolean) {
     this.epoch = epoch;
     this.#forwarder = forwarder;
     this.#followed = forwarder.follow(epoch.dir, () => this.#closed).catch(() => false);
-    this.#adoption = setTimeout(() => {
-      void forwarder.adoptOrphans(epoch.dir).catch(() => undefined);
-    }, ADOPT_AFTER);
-    this.#adoption.unref();
+    const adopt = (): Promise<unknown> => forwarder.adoptOrphans(epoch.dir).catch(() => undefined);
+    this.#adopted = leftovers ? adopt() : Promise.resolve();
+    this.#adoption = leftovers ? undefined : setTimeout(() => void adopt(), ADOPT_AFTER).unref();
   }
 
   static async open(options: AttestationOptions): Promise<Attestation> {
     const { state, login, sink, sinkKind } = options;
     const { origin } = login.credential;
     const key = await sinkKey(state, origin, sink);
-    const forwarder = forwarderFor(state, login, options.onEvent);
     const epoch = await Epoch.open({
       state,
       log: origin,
@@ -86,7 +89,10 @@ export class Attestation {
       sinkKind,
       key: key === undefined ? undefined : rawPublicKey(key),
     });
-    return new Attestation(epoch, forwarder);
+    const forwarder = forwarderFor(state, login, (event) => {
+      options.onEvent?.(event, !('epoch' in event) || event.epoch === epoch.id);
+    });
+    return new Attestation(epoch, forwarder, options.leftovers === true);
   }
 
   wake(): void {
@@ -107,9 +113,9 @@ export class Attestation {
     this.epoch.close();
     this.#closed = true;
     this.#forwarder.hurry();
-    await Promise.race([this.#followed, timeUp(ms, signal)]);
+    await Promise.race([Promise.all([this.#followed, this.#adopted]), timeUp(ms, signal)]);
     this.#forwarder.stop();
-    await this.#followed;
+    await Promise.all([this.#followed, this.#adopted]);
     this.epoch.release();
     return { pendingBytes: await sizeOf(join(this.epoch.dir, 'lines')), stopped: this.#forwarder.stopped };
   }

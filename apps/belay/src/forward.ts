@@ -119,7 +119,7 @@ async function forward(source: string | undefined, options: ForwardOptions): Pro
   const config = readConfig();
   const state = options.state ?? config.state;
   const login = await requireLogin(config);
-  if (source === undefined) await flushSpools(config, state, login, options);
+  if (source === undefined) await flushSpools(state, login, options, undefined);
   else await forwardSource(source, config, state, login, options);
 }
 
@@ -130,14 +130,29 @@ async function forwardSource(
   login: Login,
   options: ForwardOptions,
 ): Promise<void> {
-  if (source !== '-' && (await stat(source)).isDirectory()) throw badInput('eisdir', `${source} is a folder`);
+  const { origin } = login.credential;
+  let file: OpenSource | undefined;
+  if (source !== '-') {
+    const { size } = await regular(source);
+    const position = new SourcePosition(state, origin, options.sink, source);
+    const start = startOf(position, source);
+    if (start.offset === size && options.follow !== true) {
+      // No epoch for nothing: but what an earlier run left is still this command's work.
+      position.release();
+      await flushSpools(state, login, options, source);
+      return;
+    }
+    file = { path: source, position, start };
+  }
   const tally = new Tally();
+  const leftovers = new Tally();
   const attestation = await Attestation.open({
     state,
     login,
     sink: options.sink,
     sinkKind: 'forward',
-    onEvent: tally.take,
+    leftovers: true,
+    onEvent: (event, own) => (own ? tally : leftovers).take(event),
   });
   const stop = new AbortController();
   const giveUp = new AbortController();
@@ -150,16 +165,9 @@ async function forwardSource(
   let left: Leftover;
   try {
     position =
-      source === '-'
+      file === undefined
         ? await reader.readStandardInput(stop.signal)
-        : await reader.readFile(
-            source,
-            new SourcePosition(state, login.credential.origin, options.sink, source),
-            {
-              follow: options.follow === true,
-              signal: stop.signal,
-            },
-          );
+        : await reader.readFile(file, { follow: options.follow === true, signal: stop.signal });
   } finally {
     // Whatever ended the reading: what was read is sent.
     left = await attestation.finish(options.flushTimeout * 1000, giveUp.signal);
@@ -167,29 +175,37 @@ async function forwardSource(
   }
   const summary = {
     source,
-    log: login.credential.origin,
+    log: origin,
     sink: options.sink,
     epoch: attestation.epoch.id,
     ...position,
     lines: tally.lines,
     bytes: tally.bytes,
-    acknowledged: tally.settled - tally.refused.length,
-    duplicates: tally.duplicates,
-    conflicts: tally.conflicts,
-    refused: tally.refused,
-    indexes: tally.indexes,
-    size: tally.size,
+    ...countsOf(tally),
+    leftovers: countsOf(leftovers),
     pendingBytes: left.pendingBytes,
   };
   await print(options.json, summary, () => {
     const where = tally.indexes === undefined ? '' : `, entries ${tally.indexes[0]} to ${tally.indexes[1]}`;
-    return `${tally.lines} lines of ${source} committed to ${summary.log}${where}\n`;
+    return `${tally.lines} lines of ${source} committed to ${origin}${where}\n`;
   });
-  process.exitCode = verdictOn(left, tally);
+  process.exitCode = verdictOn(left, [tally, leftovers]);
+}
+
+async function regular(path: string): Promise<{ readonly size: number }> {
+  const found = await stat(path);
+  if (!found.isFile())
+    throw badInput('not_a_file', `${path} is not a file`, 'Pipe it: belay forward - < SOURCE');
+  return found;
+}
+
+function countsOf(tally: Tally): Readonly<Record<string, unknown>> {
+  const { settled, duplicates, conflicts, refused, indexes, size } = tally;
+  return { acknowledged: settled - refused.length, duplicates, conflicts, refused, indexes, size };
 }
 
 /** Tells on stderr what is not as it should be, and returns the exit code for it. */
-function verdictOn({ pendingBytes, stopped }: Leftover, tally: Tally): number {
+function verdictOn({ pendingBytes, stopped }: Leftover, tallies: readonly Tally[]): number {
   const tell = (message: string): void => void process.stderr.write(`belay: ${message}\n`);
   if (stopped?.action === 'accuse') {
     tell(`the log contradicts itself, evidence was kept: ${stopped.message}`);
@@ -200,15 +216,24 @@ function verdictOn({ pendingBytes, stopped }: Leftover, tally: Tally): number {
     return EXIT.badInput;
   }
   if (pendingBytes > 0) {
-    const reason = tally.waiting === undefined ? 'time ran out' : tally.waiting.message;
+    const reason = tallies.find(({ waiting }) => waiting)?.waiting?.message ?? 'time ran out';
     tell(`not everything was acknowledged (${reason}); \`belay forward\` goes on with it`);
     return EXIT.unavailable;
   }
-  if (tally.refused.length > 0 || tally.conflicts > 0) {
-    tell(`${tally.refused.length} lines were refused, ${tally.conflicts} contradict what the log has`);
+  const refused = tallies.reduce((sum, tally) => sum + tally.refused.length, 0);
+  const conflicts = tallies.reduce((sum, tally) => sum + tally.conflicts, 0);
+  if (refused > 0 || conflicts > 0) {
+    tell(`${refused} lines were refused, ${conflicts} contradict what the log has`);
     return EXIT.bad;
   }
   return EXIT.good;
+}
+
+/** A file, held so that no other process reads it for the same sink. */
+interface OpenSource {
+  readonly path: string;
+  readonly position: SourcePosition;
+  readonly start: SourceStart;
 }
 
 /** How much of the source is behind us. */
@@ -249,11 +274,9 @@ class Source {
 
   /** Reads from where the last run stopped to the end; with `follow`, goes on as the file grows. */
   async readFile(
-    path: string,
-    position: SourcePosition,
+    { path, position, start: { offset, found } }: OpenSource,
     { follow, signal }: { readonly follow: boolean; readonly signal: AbortSignal },
   ): Promise<Position> {
-    const { offset, found } = startOf(position, path);
     let lines = new LineReader(offset);
     let from = offset;
     let { ino } = await stat(path);
@@ -332,12 +355,12 @@ function isJson(bytes: Buffer): boolean {
   }
 }
 
-/** Sends what runs of this machine have left, and says what is left of other logs. */
+/** Sends what runs of this machine have left, and says what waits for other logs. */
 async function flushSpools(
-  config: CliConfig,
   state: string,
   login: Login,
   options: ForwardOptions,
+  source: string | undefined,
 ): Promise<void> {
   const tally = new Tally();
   const forwarder = forwarderFor(state, login, tally.take);
@@ -349,28 +372,29 @@ async function flushSpools(
   clearTimeout(timer);
   forwarder.stop();
   progress.end();
-  const elsewhere = knownLogs(state)
-    .filter((origin) => origin !== login.credential.origin)
-    .map((log) => ({ log, spools: pendingSpools(state, log).length }))
-    .filter(({ spools }) => spools > 0);
-  const running = pendingSpools(state, login.credential.origin).length - left;
   const { origin: log } = login.credential;
+  const elsewhere = knownLogs(state)
+    .filter((origin) => origin !== log)
+    .map((origin) => ({ log: origin, spools: pendingSpools(state, origin).length }))
+    .filter(({ spools }) => spools > 0);
+  const running = pendingSpools(state, log).length - left;
+  const nothing = source === undefined ? {} : { source, lines: 0 };
   const summary = {
+    ...nothing,
     log,
     spools: { settled, left, running },
-    acknowledged: tally.settled,
-    duplicates: tally.duplicates,
-    refused: tally.refused,
+    leftovers: countsOf(tally),
     elsewhere,
   };
   await print(options.json, summary, () => {
+    const news = source === undefined ? '' : `nothing new in ${source}\n`;
     const others = elsewhere.map(
       (other) => `${other.spools} spools wait for ${other.log}: log in there to send them\n`,
     );
     const used = running > 0 ? `${running} more are in use by running processes\n` : '';
-    return `${settled} spools sent to ${log}, ${tally.settled} lines acknowledged\n${used}${others.join('')}`;
+    return `${news}${settled} spools of earlier runs sent to ${log}, ${tally.settled} lines\n${used}${others.join('')}`;
   });
-  process.exitCode = verdictOn({ pendingBytes: left, stopped: forwarder.stopped }, tally);
+  process.exitCode = verdictOn({ pendingBytes: left, stopped: forwarder.stopped }, [tally]);
 }
 
 function eventKind(text: string): EnvelopeKind {

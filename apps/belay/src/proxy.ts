@@ -207,7 +207,7 @@ async function converse(
   let clientGone = false;
   /** Once the client has closed its side, a server that shows no sign of life is not waited for without end. */
   const restartGrace = (): void => {
-    if (!inputEnded) return;
+    if (!inputEnded || !server.running) return;
     clearTimeout(grace);
     const ms = clientGone ? GONE_GRACE : recorder.unanswered > 0 ? ANSWERING_GRACE : IDLE_GRACE;
     grace = setTimeout(() => {

@@ -6,7 +6,6 @@ import { accessSync, constants as access, statSync } from 'node:fs';
 import { constants } from 'node:os';
 import { delimiter, isAbsolute, join, resolve } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
-import { setTimeout as sleep } from 'node:timers/promises';
 
 /** How a server ended. Exactly one of the two is there. */
 export interface ServerEnd {
@@ -42,7 +41,7 @@ export class ServerProcess {
   readonly stderr: Readable;
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
   readonly #exited: Promise<ServerEnd>;
-  readonly #closed: Promise<unknown>;
+  readonly #closed: Promise<void>;
   #gone = false;
 
   private constructor(child: ChildProcessByStdio<Writable, Readable, Readable>) {
@@ -50,7 +49,9 @@ export class ServerProcess {
     this.stdin = child.stdin;
     this.stdout = child.stdout;
     this.stderr = child.stderr;
-    this.#closed = once(child, 'close');
+    this.#closed = new Promise((closed) => {
+      child.once('close', () => closed());
+    });
     this.#exited = new Promise((ended) => {
       child.once('exit', (code, signal) => {
         this.#gone = true;
@@ -98,7 +99,7 @@ export class ServerProcess {
   /** Sends the signal, and SIGKILL to what is left of the group a little later. Resolves when the server is gone. */
   async terminate(signal: NodeJS.Signals): Promise<void> {
     this.signal(signal);
-    await Promise.race([this.#exited, sleep(AFTER_SIGNAL, undefined, { ref: false })]);
+    await within(AFTER_SIGNAL, this.#exited);
     if (!this.#gone) this.signal('SIGKILL');
     await this.#exited;
   }
@@ -128,16 +129,25 @@ export class ServerProcess {
     try {
       do {
         active = false;
-        const closed = await Promise.race([
-          this.#closed.then(() => true),
-          sleep(SILENCE, false, { ref: false }),
-        ]);
-        if (closed) return true;
+        if (await within(SILENCE, this.#closed)) return true;
       } while (active || this.stdout.isPaused());
       return false;
     } finally {
       this.stdout.removeListener('data', onData);
     }
+  }
+}
+
+/** Whether it happened in `ms`. Leaves no timer behind, which would keep the process. */
+async function within(ms: number, event: Promise<unknown>): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<false>((resolve) => {
+    timer = setTimeout(() => resolve(false), ms);
+  });
+  try {
+    return await Promise.race([event.then(() => true), late]);
+  } finally {
+    clearTimeout(timer);
   }
 }
 

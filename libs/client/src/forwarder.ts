@@ -201,11 +201,12 @@ export class Forwarder {
       return true;
     }
     if (error.action === 'retry') {
-      if (this.#hurry && error.code === 'unreachable') return false;
       const ceiling = Math.min(LAST_RETRY, FIRST_RETRY * 2 ** Math.min(attempt, 20));
       const random = this.#options.random ?? Math.random;
       const ms = Math.round(error.retryAfter ?? ceiling / 2) + Math.round((ceiling / 2) * random());
-      tell?.({ type: 'waiting', error, ms });
+      const worthIt = !(this.#hurry && error.code === 'unreachable');
+      tell?.({ type: 'waiting', error, ms: worthIt ? ms : 0 });
+      if (!worthIt) return false;
       await this.#pause(ms);
       return !this.#ended;
     }
