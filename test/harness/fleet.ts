@@ -68,13 +68,19 @@ export async function startFleet(options: { readonly publishIntervalMs?: number 
       PUBLISH_INTERVAL_MS: String(options.publishIntervalMs ?? 200),
     };
     const url = `http://127.0.0.1:${gatewayPort}`;
-    const running: Child[] = [];
+    const running: { readonly child: Child; readonly anchor: number | undefined }[] = [];
     const all: Child[] = [];
     const start = async (name: ProcessName) => {
-      // One collector at a time: a second needs an anchor of its own.
-      const data = join(scratch.dir, 'collector');
-      const child = new Child(name, process.execPath, [main(name)], { ...env, BELAY_DATA: data });
-      running.push(child);
+      // Collectors that run at once have an anchor each, and all have the keys of the first.
+      const anchors = new Set(running.map(({ anchor }) => anchor));
+      let anchor = 0;
+      while (name === 'collector' && anchors.has(anchor)) anchor += 1;
+      const child = new Child(name, process.execPath, [main(name)], {
+        ...env,
+        BELAY_DATA: join(scratch.dir, `collector-${anchor}`),
+        KEYS_DIR: join(scratch.dir, 'keys'),
+      });
+      running.push({ child, anchor: name === 'collector' ? anchor : undefined });
       all.push(child);
       await child.until(async () =>
         name === 'gateway'
@@ -82,11 +88,11 @@ export async function startFleet(options: { readonly publishIntervalMs?: number 
           : child.output.includes(name === 'collector' ? 'taking requests' : 'publishing'),
       );
     };
-    undo.push(() => Promise.all(running.map((child) => child.stop())));
+    undo.push(() => Promise.all(running.map(({ child }) => child.stop())));
     await start('collector');
     await start('worker');
     await start('gateway');
-    const operatorKey = /belay_operator_[\w-]+/.exec(running[0]?.output ?? '')?.[0] ?? '';
+    const operatorKey = /belay_operator_[\w-]+/.exec(all[0]?.output ?? '')?.[0] ?? '';
 
     return {
       url,
@@ -96,10 +102,10 @@ export async function startFleet(options: { readonly publishIntervalMs?: number 
         all.map((child) => child.output.replace(`operator key, shown once: ${operatorKey}`, '')).join('\n'),
       start,
       stop: async (name, signal) => {
-        const at = running.findIndex((child) => child.name === name);
-        const [child] = at < 0 ? [] : running.splice(at, 1);
-        if (!child) throw new Error(`no ${name} runs`);
-        await child.stop(signal);
+        const at = running.findIndex(({ child }) => child.name === name);
+        const [stopped] = at < 0 ? [] : running.splice(at, 1);
+        if (!stopped) throw new Error(`no ${name} runs`);
+        await stopped.child.stop(signal);
       },
       flushRedis: async () => {
         const child = new Child('redis-cli', 'redis-cli', ['-p', String(redisPort), 'flushall']);

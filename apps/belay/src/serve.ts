@@ -81,6 +81,7 @@ export async function startService(options: ServeOptions): Promise<RunningServic
     const collector = await openCollector({
       config: {
         dataDir,
+        keysDir: undefined,
         originPrefix: options.originPrefix ?? DEFAULT_ORIGIN_PREFIX,
         passphraseFile: options.passphraseFile,
         pool: 10,

@@ -7,6 +7,11 @@ export interface CollectorConfig {
    * not there. Losing it means that no old log can be signed for again.
    */
   readonly dataDir: string;
+  /**
+   * `KEYS_DIR`: the log keys, where they are not in `BELAY_DATA`. Collectors that share a database share their keys,
+   * and have an anchor each.
+   */
+  readonly keysDir: string | undefined;
   /** `ORIGIN_PREFIX`: what the origins of new logs begin with. Default belay.local. */
   readonly originPrefix: string;
   /** `KEY_PASSPHRASE_FILE`: file with the passphrase of the key files. Default: they are not sealed. */
@@ -47,6 +52,7 @@ type Environment = Readonly<Record<string, string | undefined>>;
 export function readConfig(env: Environment = process.env): CollectorProcessConfig {
   return Object.freeze({
     dataDir: required(env, 'BELAY_DATA', /^./),
+    keysDir: env['KEYS_DIR'] || undefined,
     originPrefix: originPrefix(env['ORIGIN_PREFIX']),
     passphraseFile: env['KEY_PASSPHRASE_FILE'] || undefined,
     pool: integer(env, 'DATABASE_POOL', 10, 2, 1000),

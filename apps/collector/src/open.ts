@@ -45,7 +45,10 @@ export async function openCollector(parts: {
 
     const passphrase =
       config.passphraseFile === undefined ? undefined : readFileSync(config.passphraseFile, 'utf8').trimEnd();
-    const keys = await Keyring.open(join(config.dataDir, 'keys'), { now: new Date(), passphrase });
+    const keys = await Keyring.open(config.keysDir ?? join(config.dataDir, 'keys'), {
+      now: new Date(),
+      passphrase,
+    });
 
     const store = new PgLogStore(connection, { role: config.role, size: config.pool });
     undo.push(() => store.close());

@@ -241,6 +241,9 @@ export class ProjectsController {
     @Param('auditor') auditor: string,
   ): Promise<Revoked> {
     const log = await this.#places.projectOf(admin, id);
+    const known = await this.#reader.auditor(auditor);
+    if (known?.log.id !== log.id) throw notFound();
+    if (known.revoked) throw new ProblemError('exists', 'This key is revoked already.', { field: 'auditor' });
     const { index } = await this.#change({
       kind: 'auditor.revoke',
       tenant: admin.tenant,

@@ -2,12 +2,14 @@ import { ClientNats } from '@nestjs/microservices';
 import type { CheckpointReply, CollectorApi, Outcome } from '@belay/contracts';
 import { decodeOutcome, encodeCheckpoint, SUBJECTS } from '@belay/contracts/rpc';
 import type { Msg } from '@nats-io/transport-node';
-import { firstValueFrom, timeout } from 'rxjs';
+import { filter, firstValueFrom, map, merge, type Observable, timeout } from 'rxjs';
 
 /** The one thing a worker asks of the collector, over NATS, as raw frames (`@belay/contracts/rpc`). */
 export class NatsCollector implements Pick<CollectorApi, 'checkpoint'> {
   readonly #client: ClientNats;
   readonly #timeoutMs: number;
+  /** Fails when the connection goes: an answer that was under way then never comes. */
+  readonly #lost: Observable<never>;
 
   constructor(servers: readonly string[], timeoutMs: number) {
     this.#timeoutMs = timeoutMs;
@@ -20,12 +22,18 @@ export class NatsCollector implements Pick<CollectorApi, 'checkpoint'> {
       serializer: { serialize: ({ data }: { data: Buffer }) => ({ data }) },
       deserializer: { deserialize: ({ data }: Msg) => ({ response: Buffer.from(data), isDisposed: true }) },
     });
+    this.#lost = this.#client.status.pipe(
+      filter((status) => String(status) !== 'connected'),
+      map(() => {
+        throw new Error('the connection to NATS was lost');
+      }),
+    );
   }
 
   async checkpoint(log: string): Promise<Outcome<CheckpointReply>> {
     try {
       const answer = this.#client.send<Buffer, Buffer>(SUBJECTS.checkpoint, encodeCheckpoint(log));
-      return decodeOutcome(await firstValueFrom(answer.pipe(timeout(this.#timeoutMs))));
+      return decodeOutcome(await firstValueFrom(merge(answer.pipe(timeout(this.#timeoutMs)), this.#lost)));
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error);
       return { ok: false, fault: { kind: 'retry', code: 'unavailable', message, retryAfter: 1 } };
