@@ -1,17 +1,13 @@
 /** `belay proxy`: one MCP server over stdio, verbatim, on record. */
 
-import { createHmac, randomBytes } from 'node:crypto';
-import { join, resolve } from 'node:path';
-import { type ClientError, machineSecret } from '@belay/client';
-import { newUlid, sessionId } from '@belay/envelope';
-import { TraceWriter } from '@belay/trace';
+import { createHmac } from 'node:crypto';
+import { resolve } from 'node:path';
 import type { Command } from 'commander';
-import { Attestation } from './attestation.js';
-import { type CliConfig, readConfig } from './config.js';
-import { findLogin, type Login } from './credentials.js';
-import { CliError, usage } from './exit.js';
+import { readConfig } from './config.js';
+import { usage } from './exit.js';
 import { seconds, sinkName } from './option-values.js';
-import { Recorder } from './recorder.js';
+import type { Recorder } from './recorder.js';
+import { Recording } from './recording.js';
 import { relay, StandardError, standardOutput } from './relay.js';
 import { exitCodeOf, resolveProgram, type ServerEnd, ServerProcess, StartError } from './server-process.js';
 
@@ -31,12 +27,6 @@ interface ProxyOptions {
   readonly trace?: string;
   readonly state?: string;
   readonly flushTimeout: number;
-}
-
-/** Where a run is recorded and sent. Any part may be missing: traffic does not depend on it. */
-interface Recording {
-  readonly recorder: Recorder;
-  readonly attestation: Attestation | undefined;
 }
 
 async function runProxy(command: readonly string[], options: ProxyOptions): Promise<void> {
@@ -72,112 +62,28 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
     return;
   }
   for (const signal of early) onSignal(signal);
-  const { recorder, attestation } = await openRecording(config, options, command, env, warn);
-
-  const end = await converse(server, recorder, stderr);
-  recorder.close(end);
-  if (recorder.failures > 0) warn(`${recorder.failures} frames could not be observed`);
-  const left = await attestation?.finish(options.flushTimeout * 1000, stop.signal);
-  if (left?.stopped !== undefined) warn(reasonOf(left.stopped));
-  else if (left !== undefined && left.pendingBytes > 0) {
-    warn('events wait in the spool; the next run sends them, or `belay forward`');
-  }
-  await stderr.drained(1_000);
-  process.stdin.destroy();
-  process.exitCode = exitCodeOf(end);
-}
-
-async function openRecording(
-  config: CliConfig,
-  options: ProxyOptions,
-  command: readonly string[],
-  env: Readonly<Record<string, string | undefined>>,
-  warn: (message: string) => void,
-): Promise<Recording> {
-  const state = options.state ?? config.state;
-  const login = await attempt('credentials are not usable', warn, () => findLogin(config));
-  const attestation =
-    login === undefined
-      ? undefined
-      : await attempt('nothing is sent', warn, () =>
-          Attestation.open({ state, login, sink: options.sink, sinkKind: 'proxy' }),
-        );
-  const secret =
-    (await attempt('identifiers of this run can be matched with no other sink', warn, () =>
-      machineSecret(state),
-    )) ?? randomBytes(32);
-  const session =
-    config.session === undefined ? newUlid(Date.now(), randomBytes(10)) : sessionId(secret, config.session);
-  const trace = await attempt('this run is not recorded', warn, () =>
-    openTrace({ config, options, state, command, env, login, secret, session, epoch: attestation?.epoch.id }),
-  );
-  const recorder = new Recorder({
-    trace,
-    epoch: attestation?.epoch,
-    machineSecret: secret,
-    session,
-    onAppended: () => attestation?.wake(),
-    now: () => performance.now(),
-  });
-  return { recorder, attestation };
-}
-
-/** Recording must not keep an agent from its tools: what fails is told on stderr, and the run goes on without it. */
-async function attempt<T>(
-  consequence: string,
-  warn: (message: string) => void,
-  act: () => T | Promise<T>,
-): Promise<T | undefined> {
-  try {
-    return await act();
-  } catch (error) {
-    const { message } = error as Error;
-    warn(
-      `${consequence}: ${message}${error instanceof CliError && error.next !== undefined ? ` (${error.next})` : ''}`,
-    );
-    return undefined;
-  }
-}
-
-interface TraceOptions {
-  readonly config: CliConfig;
-  readonly options: ProxyOptions;
-  readonly state: string;
-  readonly command: readonly string[];
-  readonly env: Readonly<Record<string, string | undefined>>;
-  readonly login: Login | undefined;
-  readonly secret: Buffer;
-  readonly session: string;
-  readonly epoch: string | undefined;
-}
-
-function openTrace(parts: TraceOptions): TraceWriter {
-  const { config, options, state, command, env, login, secret, session } = parts;
-  const epoch = parts.epoch ?? newUlid(Date.now(), randomBytes(10));
-  const folder = options.trace ?? config.traceDir ?? join(state, 'traces');
   const cwd = process.cwd();
-  const program = resolveProgram(command[0] as string, env['PATH'], cwd);
-  return TraceWriter.create(
-    join(folder, `${options.sink}-${epoch}.jsonl`),
-    {
-      type: 'open',
-      v: 1,
-      epoch,
-      sink: options.sink,
-      log: parts.epoch === undefined ? undefined : login?.credential.origin,
-      session,
-      recorder: 'belay/0.1.0',
+  const path = resolveProgram(program, env['PATH'], cwd);
+  const recording = await Recording.open({
+    ...options,
+    config,
+    warn,
+    opening: (secret) => ({
       command: {
         argv: command,
         cwd,
-        executable: program === undefined ? undefined : { path: program },
+        executable: path === undefined ? undefined : { path },
         env: environmentDigests(secret, env),
       },
-      workspace: options.workspace?.map((path) => resolve(cwd, path)),
-      pid: process.pid,
-    },
-    { wall: () => new Date().toISOString(), monotonic: () => performance.now() * 1000 },
-  );
+      workspace: options.workspace?.map((folder) => resolve(cwd, folder)),
+    }),
+  });
+
+  const end = await converse(server, recording.recorder, stderr);
+  await recording.finish(end, options.flushTimeout * 1000, stop.signal);
+  await stderr.drained(1_000);
+  process.stdin.destroy();
+  process.exitCode = exitCodeOf(end);
 }
 
 /** Names, and digests that tell whether a value is the same another time, without telling the value. */
@@ -251,12 +157,6 @@ async function converse(
   await server.cleanUp();
   await outputDone;
   return end;
-}
-
-function reasonOf(error: ClientError): string {
-  return error.action === 'accuse'
-    ? `the log contradicts itself, evidence was kept: ${error.message}`
-    : `nothing more is sent: ${error.message}`;
 }
 
 export function register(program: Command): void {

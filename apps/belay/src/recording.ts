@@ -1,0 +1,127 @@
+/** Where the run of one proxy is recorded and sent: its trace, its epoch, and the way of its lines to the log. */
+
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import { type ClientError, machineSecret } from '@belay/client';
+import { newUlid, sessionId } from '@belay/envelope';
+import { type RecordBody, type TraceEnd, TraceWriter } from '@belay/trace';
+import { Attestation } from './attestation.js';
+import type { CliConfig } from './config.js';
+import { findLogin } from './credentials.js';
+import { CliError } from './exit.js';
+import { Recorder } from './recorder.js';
+
+type Opening = Extract<RecordBody, { readonly type: 'open' }>;
+
+export interface RecordingOptions {
+  readonly config: CliConfig;
+  readonly sink: string;
+  /** Folder of traces, and state directory; the configuration says them where they are missing. */
+  readonly trace?: string;
+  readonly state?: string;
+  /** What is told to the person, a line each. */
+  readonly warn: (message: string) => void;
+  /** What was run, for the first record of the trace; values go in as digests under the machine's secret. */
+  readonly opening: (secret: Buffer) => Partial<Opening>;
+}
+
+/** Any part of it may be missing: traffic does not depend on it. */
+export class Recording {
+  readonly recorder: Recorder;
+  /** Of this machine; of this run alone where the machine's can't be had. */
+  readonly secret: Buffer;
+  readonly #attestation: Attestation | undefined;
+  readonly #warn: (message: string) => void;
+
+  private constructor(
+    recorder: Recorder,
+    secret: Buffer,
+    attestation: Attestation | undefined,
+    warn: (message: string) => void,
+  ) {
+    this.recorder = recorder;
+    this.secret = secret;
+    this.#attestation = attestation;
+    this.#warn = warn;
+  }
+
+  /** Never throws: what can't be had is told, and the run goes on without it. */
+  static async open(options: RecordingOptions): Promise<Recording> {
+    const { config, sink, warn } = options;
+    const state = options.state ?? config.state;
+    const login = await attempt('credentials are not usable', warn, () => findLogin(config));
+    const attestation =
+      login === undefined
+        ? undefined
+        : await attempt('nothing is sent', warn, () =>
+            Attestation.open({ state, login, sink, sinkKind: 'proxy' }),
+          );
+    const secret =
+      (await attempt('identifiers of this run can be matched with no other sink', warn, () =>
+        machineSecret(state),
+      )) ?? randomBytes(32);
+    const session =
+      config.session === undefined ? newUlid(Date.now(), randomBytes(10)) : sessionId(secret, config.session);
+    const epoch = attestation?.epoch.id ?? newUlid(Date.now(), randomBytes(10));
+    const trace = await attempt('this run is not recorded', warn, () =>
+      TraceWriter.create(
+        join(options.trace ?? config.traceDir ?? join(state, 'traces'), `${sink}-${epoch}.jsonl`),
+        {
+          type: 'open',
+          v: 1,
+          epoch,
+          sink,
+          log: attestation?.epoch.log,
+          session,
+          recorder: 'belay/0.1.0',
+          ...options.opening(secret),
+          pid: process.pid,
+        },
+        { wall: () => new Date().toISOString(), monotonic: () => performance.now() * 1000 },
+      ),
+    );
+    const recorder = new Recorder({
+      trace,
+      epoch: attestation?.epoch,
+      machineSecret: secret,
+      session,
+      onAppended: () => attestation?.wake(),
+      now: () => performance.now(),
+    });
+    return new Recording(recorder, secret, attestation, warn);
+  }
+
+  /** Closes the trace and sends what is left for at most `ms`, or until `signal` says that time is up. */
+  async finish(end: TraceEnd, ms: number, signal: AbortSignal): Promise<void> {
+    this.recorder.close(end);
+    if (this.recorder.failures > 0) this.#warn(`${this.recorder.failures} frames could not be observed`);
+    const left = await this.#attestation?.finish(ms, signal);
+    if (left?.stopped !== undefined) this.#warn(reasonOf(left.stopped));
+    else if (left !== undefined && left.pendingBytes > 0) {
+      this.#warn('events wait in the spool; the next run sends them, or `belay forward`');
+    }
+  }
+}
+
+/** Recording must not keep an agent from its tools: what fails is told, and the run goes on without it. */
+async function attempt<T>(
+  consequence: string,
+  warn: (message: string) => void,
+  act: () => T | Promise<T>,
+): Promise<T | undefined> {
+  try {
+    return await act();
+  } catch (error) {
+    const { message } = error as Error;
+    warn(
+      `${consequence}: ${message}${error instanceof CliError && error.next !== undefined ? ` (${error.next})` : ''}`,
+    );
+    return undefined;
+  }
+}
+
+function reasonOf(error: ClientError): string {
+  return error.action === 'accuse'
+    ? `the log contradicts itself, evidence was kept: ${error.message}`
+    : `nothing more is sent: ${error.message}`;
+}
