@@ -316,24 +316,28 @@ class Source {
   }
 
   #takeRest(lines: LineReader): void {
-    this.#take(lines, Buffer.from('\n'));
+    for (const { line } of lines.end()) this.#append(line);
+    this.#attestation.wake();
   }
 
   #take(lines: LineReader, chunk: Buffer): void {
-    const { epoch } = this.#attestation;
-    for (const { line } of lines.push(chunk)) {
-      epoch.append({
-        kind: this.#kind,
-        content: line,
-        session: this.#session,
-        attrs: { bytes: line.length },
-      });
-      if (epoch.dropped > 0)
-        throw new CliError(EXIT.internal, 'spool', 'the state directory can take no more lines');
-      this.#tally.lines++;
-      this.#tally.bytes += line.length;
-    }
+    for (const { line } of lines.push(chunk)) this.#append(line);
     this.#attestation.wake();
+  }
+
+  #append(line: Buffer): void {
+    const { epoch } = this.#attestation;
+    epoch.append({
+      kind: this.#kind,
+      content: line,
+      session: this.#session,
+      attrs: { bytes: line.length },
+    });
+    if (epoch.dropped > 0) {
+      throw new CliError(EXIT.internal, 'spool', 'the state directory can take no more lines');
+    }
+    this.#tally.lines++;
+    this.#tally.bytes += line.length;
   }
 }
 

@@ -144,6 +144,15 @@ export class LineReader {
       this.#length += chunk.length - start;
     }
   }
+
+  /** The stream has ended: what is left, if anything, is a line without terminator. */
+  *end(): Generator<{ readonly line: Buffer; readonly end: number }> {
+    const line = this.pending;
+    this.#offset += line.length;
+    this.#parts = [];
+    this.#length = 0;
+    if (line.length > 0) yield { line, end: this.#offset };
+  }
 }
 
 function prefixOf(fd: number, length: number): string {
@@ -181,7 +190,10 @@ function skipLines(fd: number, offset: number, count: number): number {
   let left = count;
   for (let at = offset; ;) {
     const read = readSync(fd, chunk, 0, chunk.length, at);
-    if (read === 0) return reader.pending.length > 0 ? at : reader.offset;
+    if (read === 0) {
+      for (const { end } of reader.end()) return end;
+      return reader.offset;
+    }
     at += read;
     for (const { end } of reader.push(Buffer.from(chunk.subarray(0, read)))) if (--left === 0) return end;
   }
