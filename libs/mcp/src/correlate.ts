@@ -35,6 +35,8 @@ export type Correlated =
  * of their own, an id may be used again, even while it is in use, and a cancelled call is retired: its late answer
  * still finds it, but only when no living call has the id.
  *
+ * One connection may carry several conversations (sessions over HTTP): each has id spaces of its own.
+ *
  * Messages are to be observed in the order of the record: a request before its answer.
  */
 export class Correlator {
@@ -57,21 +59,21 @@ export class Correlator {
     return this.#forgotten;
   }
 
-  observe(direction: Direction, message: Message): Correlated {
+  observe(direction: Direction, message: Message, conversation = ''): Correlated {
     switch (message.type) {
       case 'request':
-        return { type: 'call', call: this.#open(direction, message), request: message };
+        return { type: 'call', call: this.#open(direction, message, conversation), request: message };
       case 'response':
-        return this.#answer(direction === 'c2s' ? 's2c' : 'c2s', message);
+        return this.#answer(direction === 'c2s' ? 's2c' : 'c2s', message, conversation);
       default:
         return message.type === 'notification' && message.method === 'notifications/cancelled'
-          ? this.#cancel(direction, message)
+          ? this.#cancel(direction, message, conversation)
           : { type: 'other', message };
     }
   }
 
-  #open(direction: Direction, request: Request): Call {
-    const key = spaceKey(direction, request.id);
+  #open(direction: Direction, request: Request, conversation: string): Call {
+    const key = spaceKey(conversation, direction, request.id);
     const same = this.#pending.get(key);
     const call: Call = {
       call: ++this.#calls,
@@ -88,8 +90,8 @@ export class Correlator {
     return call;
   }
 
-  #answer(asked: Direction, response: Response): Correlated {
-    const key = spaceKey(asked, response.id);
+  #answer(asked: Direction, response: Response, conversation: string): Correlated {
+    const key = spaceKey(conversation, asked, response.id);
     const calls = this.#pending.get(key);
     if (calls === undefined) return { type: 'stray', response, duplicateOf: this.#answered.get(key) };
     const living = calls.findIndex((call) => !call.cancelled);
@@ -100,11 +102,12 @@ export class Correlator {
     return { type: 'answer', call, response, late: call.cancelled };
   }
 
-  #cancel(direction: Direction, message: Notification): Correlated {
+  #cancel(direction: Direction, message: Notification, conversation: string): Correlated {
     const params = message.params as { readonly requestId?: unknown } | null | undefined;
     const id = params?.requestId;
     const key = typeof id === 'string' ? `s:${id}` : typeof id === 'number' ? `n:${id}` : undefined;
-    const calls = key === undefined ? undefined : this.#pending.get(spaceKey(direction, key as IdKey));
+    const calls =
+      key === undefined ? undefined : this.#pending.get(spaceKey(conversation, direction, key as IdKey));
     const call = calls?.find((each) => !each.cancelled);
     if (call !== undefined) call.cancelled = true;
     return { type: 'cancel', call, message };
@@ -125,8 +128,8 @@ export class Correlator {
   }
 }
 
-function spaceKey(direction: Direction, id: IdKey): string {
-  return `${direction} ${id}`;
+function spaceKey(conversation: string, direction: Direction, id: IdKey): string {
+  return `${conversation} ${direction} ${id}`;
 }
 
 function toolOf(request: Request): string | undefined {

@@ -1,4 +1,12 @@
-import { Correlator, Framer, readFrame, type Content, type Correlated, type Direction } from '@belay/mcp';
+import {
+  Correlator,
+  Framer,
+  readFrame,
+  type Content,
+  type Correlated,
+  type Direction,
+  type Message,
+} from '@belay/mcp';
 import { describe, expect, test } from 'vitest';
 
 function read(text: string | Buffer): Content {
@@ -161,6 +169,21 @@ describe('which answer belongs to which request', () => {
     expect(
       run(ask('1'), ['s2c', '{"id":1,"method":"roots/list"}'], ['c2s', '{"id":1,"result":{}}'], answer('1')),
     ).toEqual(['call 1', 'call 2', 'answer 2', 'answer 1']);
+  });
+
+  test('conversations on one connection do not mix', () => {
+    const correlator = new Correlator();
+    const observe = (conversation: string, [direction, text]: [Direction, string]) => {
+      const [message] = read(text).messages as [Message];
+      const seen = correlator.observe(direction, message, conversation);
+      return 'call' in seen ? `${seen.type} ${seen.call?.call}` : seen.type;
+    };
+    expect(observe('a', ask('1'))).toBe('call 1');
+    expect(observe('b', ask('1'))).toBe('call 2');
+    expect(observe('c', answer('1'))).toBe('stray');
+    expect(observe('b', cancel('1'))).toBe('cancel 2');
+    expect(observe('a', answer('1'))).toBe('answer 1');
+    expect(observe('b', answer('1'))).toBe('answer 2');
   });
 
   test('a batch counts as its members', () => {

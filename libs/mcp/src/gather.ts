@@ -1,0 +1,102 @@
+import { createHash, type Hash, hash } from 'node:crypto';
+import { Skimmer } from './skim.js';
+
+/** Content up to this size is kept whole; larger is hashed as it streams. Bytes. */
+export const OBSERVATION_LIMIT = 16 * 1024 * 1024;
+
+const LF = 0x0a;
+/** Pieces below this are gathered in slabs, so that content sent byte by byte costs no more memory than its bytes. */
+const SMALL = 1024;
+const SLAB = 16 * 1024;
+
+/** Content as it was received, or what is known of it when it was too large to keep. */
+export interface Gathered {
+  /** All bytes; undefined when there were more than the limit. May share memory with a chunk that was added. */
+  readonly bytes: Buffer | undefined;
+  /** What could be seen of oversize content as it went by. */
+  readonly skimmed: Skimmer | undefined;
+  readonly size: number;
+  /** SHA-256 over all bytes; 64 hex digits. */
+  readonly sha256: string;
+}
+
+/** Puts content together from pieces. Never holds more than `limit` bytes: what is longer goes on as a hash and a skim. */
+export class Gatherer {
+  readonly #limit: number;
+  #parts: Buffer[] = [];
+  /** Where small pieces are gathered, after the last of `#parts`. */
+  #slab: Buffer | undefined;
+  #slabUsed = 0;
+  #size = 0;
+  #hash: Hash | undefined;
+  #skimmer: Skimmer | undefined;
+
+  constructor(limit: number = OBSERVATION_LIMIT) {
+    this.#limit = limit;
+  }
+
+  /** Bytes since the last `take`. */
+  get size(): number {
+    return this.#size;
+  }
+
+  add(piece: Buffer): void {
+    this.#size += piece.length;
+    if (this.#hash === undefined && this.#size > this.#limit) {
+      this.#hash = createHash('sha256');
+      this.#skimmer = new Skimmer();
+      for (const part of this.#flushParts()) {
+        this.#hash.update(part);
+        this.#skimmer.push(part);
+      }
+    }
+    if (this.#hash !== undefined) {
+      this.#hash.update(piece);
+      this.#skimmer?.push(piece);
+    } else if (
+      piece.length >= SMALL ||
+      (this.#parts.length === 0 && this.#slab === undefined && piece.at(-1) === LF)
+    ) {
+      this.#closeSlab();
+      this.#parts.push(piece);
+    } else {
+      this.#addSmall(piece);
+    }
+  }
+
+  /** What was added since the last `take`. */
+  take(): Gathered {
+    const size = this.#size;
+    const parts = this.#flushParts();
+    const running = this.#hash;
+    const skimmed = this.#skimmer;
+    this.#size = 0;
+    this.#hash = undefined;
+    this.#skimmer = undefined;
+    if (running !== undefined) return { bytes: undefined, skimmed, size, sha256: running.digest('hex') };
+    const bytes = parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts, size);
+    return { bytes, skimmed: undefined, size, sha256: hash('sha256', bytes, 'hex') };
+  }
+
+  #addSmall(piece: Buffer): void {
+    if (this.#slab === undefined || this.#slab.length - this.#slabUsed < piece.length) {
+      this.#closeSlab();
+      this.#slab = Buffer.allocUnsafeSlow(SLAB);
+    }
+    piece.copy(this.#slab, this.#slabUsed);
+    this.#slabUsed += piece.length;
+  }
+
+  #closeSlab(): void {
+    if (this.#slab !== undefined) this.#parts.push(this.#slab.subarray(0, this.#slabUsed));
+    this.#slab = undefined;
+    this.#slabUsed = 0;
+  }
+
+  #flushParts(): Buffer[] {
+    this.#closeSlab();
+    const parts = this.#parts;
+    this.#parts = [];
+    return parts;
+  }
+}
