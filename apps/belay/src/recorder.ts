@@ -137,19 +137,21 @@ export class Recorder {
     if (epoch !== undefined) this.#parts.onAppended();
   }
 
-  /** A `call` or `result` for each tool call in the frame, else one `x.frame`. */
+  /** A `call` or `result` for each tool call in the frame, else one `x.frame`; nothing where nothing is sent. */
   #envelopes(direction: Direction, frame: Frame, content: Content): Draft[] {
     const batch = content.kind === 'batch';
     const drafts = content.messages.flatMap((message) => {
       const correlated = this.#correlator.observe(direction, message);
       return this.#toolDraft(correlated, frame, batch) ?? [];
     });
+    if (this.#parts.epoch === undefined) return [];
     return drafts.length > 0
       ? drafts
       : [this.#draft(frame, { kind: 'x.frame', attrs: frameAttributes(direction, frame, content) })];
   }
 
   #toolDraft(correlated: Correlated, frame: Frame, batch: boolean): Draft | undefined {
+    if (this.#parts.epoch === undefined) return undefined;
     if (correlated.type === 'call' && correlated.call.method === 'tools/call') {
       return this.#callDraft(correlated.call, correlated.request, frame, batch);
     }
