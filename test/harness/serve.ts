@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import { startService } from '../../apps/belay/src/serve.js';
+import { startService } from '@belay/belay/serve';
 import { makeScratch } from './scratch.js';
 import type { Service } from './service.js';
 

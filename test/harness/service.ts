@@ -4,7 +4,7 @@ export interface Service {
   /** Of the first operator. */
   readonly operatorKey: string;
   /** Everything its processes logged so far, at the finest level. */
-  logs(): string;
+  readonly logs: () => string;
   /** Leaves no process and no file. */
-  close(): Promise<void>;
+  readonly close: () => Promise<void>;
 }

@@ -56,7 +56,7 @@ export class NatsCollector implements CollectorApi {
       deserializer: { deserialize: ({ data }: Msg) => ({ response: Buffer.from(data), isDisposed: true }) },
     });
     this.#lost = this.#client.status.pipe(
-      filter((status) => String(status) !== 'connected'),
+      filter((status: string) => status !== 'connected'),
       map(() => {
         throw new Error('the connection to NATS was lost');
       }),

@@ -108,7 +108,7 @@ export function notFound(): ProblemError {
 }
 
 /** A collector's fault as the caller sees it. */
-export function fromFault(fault: CollectorFault): ProblemError {
+function fromFault(fault: CollectorFault): ProblemError {
   if (fault.kind === 'refused' && fault.code === 'not_found') return notFound();
   // Why the collector could not be had is for our log; the caller is to try again.
   if (fault.kind === 'retry') {
