@@ -31,6 +31,7 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     load: () => import('./wrap.js'),
   },
   unwrap: { description: 'take `belay proxy` away again', load: () => import('./wrap.js') },
+  trace: { description: 'read, check, export and import local records', load: () => import('./trace.js') },
   receipt: {
     description: 'get, verify and read receipts',
     load: () => import('./receipt.js'),

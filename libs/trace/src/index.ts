@@ -4,9 +4,11 @@
  */
 export {
   checkTrace,
+  fileLines,
   readRecordAt,
   readTrace,
   repairTrace,
+  type FileLine,
   type TraceLine,
   type TraceProblem,
   type TraceProblemCode,

@@ -304,13 +304,21 @@ async function appendGap(
   await file.write(`${line}\n`, end);
 }
 
-async function* fileLines(
-  path: string,
-): AsyncGenerator<{ bytes: Buffer | undefined; offset: number; whole: boolean }> {
+/** A line of a file without its LF; `bytes` is undefined when it is longer than any record may be. */
+export interface FileLine {
+  readonly bytes: Buffer | undefined;
+  /** Of its first byte in the file. */
+  readonly offset: number;
+  /** Whether it ended in LF. */
+  readonly whole: boolean;
+}
+
+/** The lines of a file, one in memory at a time. */
+export async function* fileLines(path: string): AsyncGenerator<FileLine> {
   let parts: Buffer[] = [];
   let length = 0;
   let offset = 0;
-  const take = (whole: boolean): { bytes: Buffer | undefined; offset: number; whole: boolean } => {
+  const take = (whole: boolean): FileLine => {
     const bytes = length > MAX_LINE ? undefined : parts.length === 1 ? parts[0] : Buffer.concat(parts);
     const item = { bytes, offset, whole };
     offset += length + 1;

@@ -24,6 +24,8 @@ interface Opening {
   readonly recorder: string;
   readonly command?: Command | undefined;
   readonly workspace?: readonly string[] | undefined;
+  /** Of a proxy over HTTP: the server's URL, values that may be secrets as keyed digests. */
+  readonly upstream?: string | undefined;
   /** Recorded by this process. */
   readonly pid?: number | undefined;
   /** The trace was made from another recorder's file. */
@@ -56,6 +58,39 @@ interface FrameBody {
   readonly seqs?: readonly number[] | undefined;
   /** What was odd about it. */
   readonly findings?: readonly string[] | undefined;
+  /** Over HTTP: the request/response pair it was part of, and whose ids and answers it belongs with. */
+  readonly exchange?: number | undefined;
+  readonly conversation?: string | undefined;
+}
+
+/** Size in bytes and SHA-256 (64 hex digits) of a body as it was on the wire; of foreign paths, the size alone. */
+export interface WireBody {
+  readonly size: number;
+  readonly sha256?: string | undefined;
+}
+
+interface HttpBody {
+  readonly type: 'http';
+  /** Counts request/response pairs of the run from 1. */
+  readonly exchange: number;
+  /** `event`: one of an event stream that is no message. `refused`: by the proxy; nothing was forwarded. */
+  readonly phase: 'request' | 'response' | 'event' | 'end' | 'refused';
+  readonly conversation?: string | undefined;
+  readonly method?: string | undefined;
+  /** Path and query; values that may be secrets as keyed digests. */
+  readonly target?: string | undefined;
+  readonly status?: number | undefined;
+  /** Names as received and in order, with the value, its keyed digest, or nothing for a credential. */
+  readonly headers?: readonly (readonly [name: string, value: string])[] | undefined;
+  /** Type of an event. */
+  readonly event?: string | undefined;
+  readonly request?: WireBody | undefined;
+  readonly response?: WireBody | undefined;
+  /** How it ended: whole, by the client or the server going away, or because the server was not reached. */
+  readonly ended?: 'complete' | 'client' | 'server' | 'unreachable' | undefined;
+  /** Code of the error that ended it. */
+  readonly code?: string | undefined;
+  readonly findings?: readonly string[] | undefined;
 }
 
 interface StderrBody {
@@ -72,12 +107,19 @@ interface GapBody {
   readonly count: number;
   /** Error code, where there is one. */
   readonly code?: string | undefined;
+  /** What an imported record said of it, its direction, its number there. */
+  readonly detail?: string | undefined;
+  readonly dir?: 'c2s' | 's2c' | undefined;
+  readonly source?: number | undefined;
 }
 
 interface ClaimBody {
   readonly type: 'claim';
   readonly size: number;
   readonly sha256: string;
+  /** Imported, and the source says that no statement was made. */
+  readonly absent?: true | undefined;
+  readonly source?: number | undefined;
 }
 
 interface StateBody {
@@ -112,7 +154,16 @@ interface Closing {
 }
 
 export type RecordBody =
-  Opening | FrameBody | StderrBody | GapBody | ClaimBody | StateBody | DenialBody | PolicyBody | Closing;
+  | Opening
+  | FrameBody
+  | HttpBody
+  | StderrBody
+  | GapBody
+  | ClaimBody
+  | StateBody
+  | DenialBody
+  | PolicyBody
+  | Closing;
 
 /** A record as it is read back. `n` counts from 0, `at` is microseconds of a monotonic clock since the trace was opened. */
 export type TraceRecord = RecordBody & {
@@ -216,21 +267,115 @@ function dataIntact(record: TraceRecord): boolean {
   );
 }
 
-const TYPES = new Set(['open', 'frame', 'state', 'denial', 'policy', 'stderr', 'gap', 'claim', 'close']);
+const TYPES = new Set([
+  'open',
+  'frame',
+  'http',
+  'state',
+  'denial',
+  'policy',
+  'stderr',
+  'gap',
+  'claim',
+  'close',
+]);
 const HASH = /^[0-9a-f]{64}$/;
 
+type Members = Readonly<Record<string, unknown>>;
+type Rule = (value: unknown) => boolean;
+
+const text: Rule = (value) => typeof value === 'string';
+const count: Rule = (value) => Number.isSafeInteger(value) && (value as number) >= 0;
+const digest: Rule = (value) => typeof value === 'string' && HASH.test(value);
+const flag: Rule = (value) => value === true;
+const listOf =
+  (rule: Rule): Rule =>
+  (value) =>
+    Array.isArray(value) && value.every((each) => rule(each));
+const mapOf =
+  (rule: Rule): Rule =>
+  (value) =>
+    isObject(value) && Object.values(value).every((each) => rule(each));
+const maybe =
+  (rule: Rule): Rule =>
+  (value) =>
+    value === undefined || rule(value);
+const shape =
+  (rules: Readonly<Record<string, Rule>>): Rule =>
+  (value) =>
+    isObject(value) && Object.entries(rules).every(([name, rule]) => rule(value[name]));
+
+const isObject = (value: unknown): value is Members =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const CONTENT = { size: count, sha256: digest };
+
+/** What readers rely on in each type, so that a file from elsewhere can't hand them something else. */
+const SHAPES: Readonly<Record<string, Rule>> = {
+  open: shape({
+    v: (value) => value === 1,
+    epoch: text,
+    sink: text,
+    log: maybe(text),
+    session: text,
+    recorder: text,
+    command: maybe(
+      shape({
+        argv: listOf(text),
+        cwd: text,
+        executable: maybe(shape({ path: text, sha256: maybe(text) })),
+        env: maybe(mapOf(text)),
+      }),
+    ),
+    workspace: maybe(listOf(text)),
+    upstream: maybe(text),
+    imported: maybe(shape({ format: text, file: text, size: count, sha256: digest })),
+  }),
+  frame: shape({
+    ...CONTENT,
+    dir: (value) => value === 'c2s' || value === 's2c',
+    oversize: maybe(flag),
+    skimmed: maybe(mapOf(text)),
+    prefix: maybe(flag),
+    seqs: maybe(listOf(count)),
+    findings: maybe(listOf(text)),
+    exchange: maybe(count),
+    conversation: maybe(text),
+  }),
+  http: shape({
+    exchange: count,
+    phase: text,
+    conversation: maybe(text),
+    method: maybe(text),
+    target: maybe(text),
+    status: maybe(count),
+    headers: maybe(listOf(listOf(text))),
+    event: maybe(text),
+    request: maybe(shape({ size: count, sha256: maybe(digest) })),
+    response: maybe(shape({ size: count, sha256: maybe(digest) })),
+    ended: maybe(text),
+    code: maybe(text),
+    findings: maybe(listOf(text)),
+  }),
+  stderr: shape(CONTENT),
+  claim: shape(CONTENT),
+  gap: shape({ reason: text, count, code: maybe(text) }),
+  close: shape({ lost: count, count, head: digest, exit: maybe(Number.isSafeInteger), signal: maybe(text) }),
+};
+
 function isRecord(value: unknown): boolean {
-  if (typeof value !== 'object' || value === null) return false;
-  const { n, type, time, at, prev, data } = value as Record<string, unknown>;
+  if (!isObject(value)) return false;
+  const { n, type, time, at, prev, data } = value;
   return (
     Number.isSafeInteger(n) &&
     (n as number) >= 0 &&
     typeof type === 'string' &&
     TYPES.has(type) &&
     typeof time === 'string' &&
-    typeof at === 'number' &&
+    Number.isFinite(at) &&
     typeof prev === 'string' &&
     HASH.test(prev) &&
-    (data === undefined || typeof data === 'string')
+    (data === undefined || typeof data === 'string') &&
+    (SHAPES[type]?.(value) ?? true)
   );
 }
