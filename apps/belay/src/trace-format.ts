@@ -68,11 +68,12 @@ export function remarks({ method, progress, continues, peer, protocol }: Turn): 
 }
 
 /** Folded asides in one line. */
-export function asidesText({ notices, stderr, blank, noise, findings }: Asides): string {
+export function asidesText({ notices, stderr, blank, http, noise, findings }: Asides): string {
   const parts = notices.map(
     ({ dir, method, count }) => `${dir === 's2c' ? '← ' : ''}${method}${count === 1 ? '' : ` ×${count}`}`,
   );
   if (stderr.pieces > 0) parts.push(`stderr ${bytes(stderr.bytes)}`);
+  if (http > 0) parts.push(`http ×${http}`);
   if (noise.c2s > 0) parts.push(`${lines(noise.c2s)} of the client, no JSON-RPC`);
   if (noise.s2c > 0) parts.push(`${lines(noise.s2c)} of the server, no JSON-RPC`);
   if (blank > 0) parts.push(`${lines(blank)} without content`);
@@ -113,6 +114,11 @@ export function eventText({ type, record }: Event): string {
       return `policy:${say('digest')}${say('network')}`;
     case 'claim':
       return members['absent'] === true ? 'claim: none was made' : `claim, ${bytes(Number(members['size']))}`;
+    case 'http': {
+      const findings = Array.isArray(members['findings']) ? ` ${members['findings'].join(' ')}` : '';
+      const ended = typeof members['ended'] === 'string' ? `, ended: ${members['ended']}` : '';
+      return `http${say('phase')}${say('method')}${say('target')}${say('status')}${ended}${say('code')}${findings}`;
+    }
     case 'close':
       return closeText(members);
     default:
@@ -142,6 +148,7 @@ export function isTrouble(item: TraceItem): boolean {
     case 'damage':
     case 'gap':
     case 'denial':
+    case 'http':
       return true;
     default:
       return false;

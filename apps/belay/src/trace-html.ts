@@ -214,7 +214,7 @@ async function writeItem(item: TraceItem, content: TraceContent, sink: TextSink)
 function head(trace: CheckedTrace): string {
   const { open, verdict, records, problems, gaps } = trace;
   const command = open?.command?.argv.join(' ');
-  const name = command ?? open?.imported?.file ?? open?.sink ?? 'a trace';
+  const name = command ?? open?.upstream ?? open?.imported?.file ?? open?.sink ?? 'a trace';
   const facts: (readonly [string, string | undefined, string?])[] = [
     ['Recorded', open && `${open.time} by ${open.recorder}, as ${open.sink}`],
     ['Session', open?.session],

@@ -48,6 +48,7 @@ interface Session {
   readonly spanId: string;
   /** Milliseconds since 1970. */
   readonly opened: number;
+  readonly transport: 'pipe' | 'tcp';
   protocol: string | undefined;
 }
 
@@ -81,7 +82,7 @@ async function span(turn: Turn, session: Session, content: TraceContent): Promis
       'mcp.resource.uri': method.startsWith('resources/') ? subject : undefined,
       'jsonrpc.request.id': jsonRpcId(turn.id),
       'mcp.protocol.version': turn.protocol ?? session.protocol,
-      'network.transport': 'pipe',
+      'network.transport': session.transport,
       'rpc.response.status_code': error?.code === undefined ? undefined : String(error.code),
       'error.type': type,
       'gen_ai.tool.call.arguments': await body(request, 'params'),
@@ -146,6 +147,7 @@ export async function writeTurnsOtlp(
     traceId: digest('trace', epoch).toString('hex', 0, 16),
     spanId: digest('session', epoch).toString('hex', 0, 8),
     opened,
+    transport: open?.upstream === undefined ? 'pipe' : 'tcp',
     protocol: undefined,
   };
   const resource = attributes({
@@ -180,7 +182,7 @@ export async function writeTurnsOtlp(
     endTimeUnixNano: nanos(opened, tally.until),
     attributes: attributes({
       'mcp.protocol.version': session.protocol,
-      'network.transport': 'pipe',
+      'network.transport': session.transport,
       'belay.calls': tally.turns,
       'belay.gaps': trace.gaps.length,
       'process.exit.code': close?.exit,

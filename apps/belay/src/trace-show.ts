@@ -39,6 +39,7 @@ function headText({ open, path }: CheckedTrace, style: Style): string {
   const facts: (readonly [string, string | undefined])[] = [
     ['recorded', open && `${open.time} as ${open.sink}, session ${open.session}, by ${open.recorder}`],
     ['command', open?.command?.argv.join(' ')],
+    ['server', open?.upstream],
     ['in', open?.command?.cwd],
     ['workspace', open?.workspace?.join(' ')],
     ['log', open?.log],
@@ -121,6 +122,7 @@ async function itemText(item: TraceItem, content: TraceContent, style: Style): P
     }
     case 'gap':
     case 'denial':
+    case 'http':
       return aside(item.place.at, `! ${eventText(item)}`, style.warn);
     default:
       return aside(item.place.at, `· ${eventText(item)}`, style.dim);

@@ -47,6 +47,8 @@ export interface Turn {
   readonly method: string;
   /** The id as JSON text, clipped. */
   readonly id: string;
+  /** Over HTTP: whose ids these are. */
+  readonly conversation: string | undefined;
   /** Tool, prompt or resource it is about. */
   readonly subject: string | undefined;
   readonly request: Place;
@@ -74,6 +76,8 @@ export interface Asides {
   readonly notices: readonly { readonly dir: Direction; readonly method: string; readonly count: number }[];
   readonly stderr: { readonly pieces: number; readonly bytes: number };
   readonly blank: number;
+  /** HTTP requests and answers in which nothing went wrong. */
+  readonly http: number;
   /** Lines that are not JSON-RPC, by direction. */
   readonly noise: { readonly c2s: number; readonly s2c: number };
   readonly findings: readonly string[];
@@ -100,7 +104,7 @@ export interface LateAnswer {
 
 /** Records that stand for themselves; `record` is without content. */
 export interface Event {
-  readonly type: 'open' | 'state' | 'denial' | 'policy' | 'claim' | 'gap' | 'close';
+  readonly type: 'open' | 'http' | 'state' | 'denial' | 'policy' | 'claim' | 'gap' | 'close';
   readonly record: TraceRecord;
   readonly place: Place;
 }
@@ -237,8 +241,9 @@ class Fold {
     else if (record.type === 'stderr') {
       const { item } = this.#aside(place, 'stderr');
       item.stderr = { pieces: item.stderr.pieces + 1, bytes: item.stderr.bytes + size };
-    } else if (record.type !== 'http') {
-      // How HTTP carried a frame stands in the trace; the conversation is the frames.
+    } else if (record.type === 'http' && !isHttpTrouble(record)) {
+      this.#aside(place, `http ${record.phase}`).item.http++;
+    } else {
       const { data: _content, ...rest } = record;
       this.#push({ type: record.type, record: rest as TraceRecord, place });
     }
@@ -287,7 +292,7 @@ class Fold {
     const seen = this.#correlator.observe(dir, message, conversation);
     switch (seen.type) {
       case 'call':
-        this.#open(seen.call, object(seen.request.params), place, findings);
+        this.#open(seen.call, object(seen.request.params), place, findings, conversation);
         break;
       case 'answer':
         this.#answer(seen.call, seen.response, seen.late, place, findings);
@@ -310,7 +315,7 @@ class Fold {
         break;
       }
       default:
-        this.#notice(dir, seen.message, place, findings);
+        this.#notice(dir, seen.message, place, findings, conversation);
         if (seen.type === 'cancel' && seen.call !== undefined) {
           const turn = this.#turns.get(seen.call.call)?.item;
           if (turn !== undefined) turn.outcome = 'cancelled';
@@ -318,7 +323,13 @@ class Fold {
     }
   }
 
-  #open(call: Call, params: Members | undefined, request: Place, findings: readonly string[]): void {
+  #open(
+    call: Call,
+    params: Members | undefined,
+    request: Place,
+    findings: readonly string[],
+    conversation: string,
+  ): void {
     const meta = object(params?.['_meta']);
     const state = params?.['requestState'];
     const turn: OpenTurn = {
@@ -327,6 +338,7 @@ class Fold {
       dir: call.direction,
       method: clip(call.method),
       id: idText(call.id),
+      conversation: conversation === '' ? undefined : clip(conversation),
       subject: subjectOf(call.method, params),
       request,
       answer: undefined,
@@ -339,7 +351,7 @@ class Fold {
       protocol: versionOf(params, meta),
       peer: nameOf(params?.['clientInfo'] ?? meta?.['io.modelcontextprotocol/clientInfo']),
     };
-    const token = progressKey(call.direction, meta?.['progressToken']);
+    const token = progressKey(conversation, call.direction, meta?.['progressToken']);
     if (token !== undefined) this.#progress.set(token, turn);
     const held: Held<OpenTurn> = { item: turn, done: false, sent: false };
     this.#hold(held);
@@ -389,12 +401,18 @@ class Fold {
     if (held.sent) this.#push({ type: 'late_answer', turn: finished(turn) as Turn });
   }
 
-  #notice(dir: Direction, message: Message, place: Place, findings: readonly string[]): void {
+  #notice(
+    dir: Direction,
+    message: Message,
+    place: Place,
+    findings: readonly string[],
+    conversation: string,
+  ): void {
     const notification = message.type === 'notification' ? message : undefined;
     const method = notification === undefined ? 'not JSON-RPC' : clip(notification.method);
     if (notification?.method === 'notifications/progress') {
       const asked = dir === 's2c' ? 'c2s' : 's2c';
-      const token = progressKey(asked, object(notification.params)?.['progressToken']);
+      const token = progressKey(conversation, asked, object(notification.params)?.['progressToken']);
       const turn = token === undefined ? undefined : this.#progress.get(token);
       if (turn !== undefined) {
         if (turn.answer === undefined) turn.progress++;
@@ -427,6 +445,7 @@ class Fold {
         counts: new Map(),
         stderr: { pieces: 0, bytes: 0 },
         blank: 0,
+        http: 0,
         noise: { c2s: 0, s2c: 0 },
         findings: [],
         places: [],
@@ -451,10 +470,20 @@ class Fold {
   }
 }
 
-function progressKey(asked: Direction, token: unknown): string | undefined {
+function progressKey(conversation: string, asked: Direction, token: unknown): string | undefined {
   return typeof token === 'string' || typeof token === 'number'
-    ? `${asked} ${typeof token} ${clip(String(token))}`
+    ? `${conversation} ${asked} ${typeof token} ${clip(String(token))}`
     : undefined;
+}
+
+/** Whether an HTTP record stands for itself: it was refused, ended early, failed, or was odd. */
+function isHttpTrouble({ phase, status, ended, findings }: TraceRecord & { type: 'http' }): boolean {
+  return (
+    phase === 'refused' ||
+    (ended !== undefined && ended !== 'complete') ||
+    (status !== undefined && status >= 400) ||
+    (findings !== undefined && findings.length > 0)
+  );
 }
 
 function addAll(to: string[], names: readonly string[]): void {

@@ -47,12 +47,12 @@ export class MadeTrace {
   }
 
   /** One frame, its LF included; an object is printed. */
-  frame(dir: 'c2s' | 's2c', content: unknown, findings?: readonly string[]): this {
+  frame(dir: 'c2s' | 's2c', content: unknown, findings?: readonly string[], more: object = {}): this {
     const data = Buffer.isBuffer(content)
       ? content
       : Buffer.from(`${typeof content === 'string' ? content : JSON.stringify(content)}\n`);
     this.after(1).writer.append(
-      { type: 'frame', dir, size: data.length, sha256: sha256(data), findings },
+      { type: 'frame', dir, size: data.length, sha256: sha256(data), findings, ...more },
       data,
     );
     return this;

@@ -148,6 +148,28 @@ describe('turns', () => {
     ]);
   });
 
+  it('of two conversations over HTTP are not mixed up', async () => {
+    const made = new MadeTrace();
+    const http = (phase: 'request' | 'response', exchange: number, more: object = {}): void => {
+      made.after(1).writer.append({ type: 'http', exchange, phase, ...more });
+    };
+    http('request', 1, { method: 'POST', target: '/mcp' });
+    made.frame('c2s', call(1, 'a'), undefined, { conversation: 's1', exchange: 1 });
+    made.frame('c2s', call(1, 'b'), undefined, { conversation: 's2', exchange: 2 });
+    made.frame('s2c', result(1, { isError: true }), undefined, { conversation: 's2', exchange: 2 });
+    http('response', 1, { status: 200 });
+    made.frame('s2c', result(1), undefined, { conversation: 's1', exchange: 1 });
+    http('response', 3, { status: 404 });
+    const items = await itemsOf(made.close());
+    expect(items).toMatchObject([
+      { type: 'asides', http: 1 },
+      { subject: 'a', outcome: 'ok', findings: [], conversation: 's1' },
+      { subject: 'b', outcome: 'tool_error', findings: [], conversation: 's2' },
+      { type: 'asides', http: 1 },
+      { type: 'http', record: { status: 404 } },
+    ]);
+  });
+
   it('notifications, stderr and noise between turns are one line', async () => {
     const made = new MadeTrace().stderr('hello\n');
     for (let i = 0; i < 500; i++) made.s2c(notice('notifications/message', { i }));
