@@ -50,11 +50,14 @@ describe('the tree as it is', () => {
     expect(loaded.filter((name) => NEST_OR_POSTGRES.test(name))).toEqual([]);
   });
 
-  it.each(['proxy', 'forward', 'login', 'wrap', 'trace'])('belay %s never loads them, lazily or not', (command) => {
-    const entry = `apps/belay/src/${command}.ts`;
-    expect(tree.modules.has(entry)).toBe(true);
-    expect([...loads(tree, entry, true)].filter((name) => NEST_OR_POSTGRES.test(name))).toEqual([]);
-  });
+  it.each(['proxy', 'forward', 'login', 'wrap', 'trace'])(
+    'belay %s never loads them, lazily or not',
+    (command) => {
+      const entry = `apps/belay/src/${command}.ts`;
+      expect(tree.modules.has(entry)).toBe(true);
+      expect([...loads(tree, entry, true)].filter((name) => NEST_OR_POSTGRES.test(name))).toEqual([]);
+    },
+  );
 });
 
 describe('one wrong line in the real tree is caught', () => {
