@@ -91,16 +91,22 @@ export function appendCredential(token: string, from: string): AppendCredential 
   }
 }
 
-/** Environment first, then the file. Undefined when neither names a service and a token: then one just records. */
+/**
+ * Options and environment first, then the file. Undefined when nothing names a service and a token: then one just
+ * records. A token may be `@FILE` here as everywhere.
+ */
 export async function findLogin(config: CliConfig): Promise<Login | undefined> {
   const stored =
     config.url === undefined || config.token === undefined
       ? await readCredentials(config.credentials)
       : undefined;
   const url = config.url ?? stored?.url;
-  const token = config.token ?? stored?.token;
+  const token = config.token === undefined ? stored?.token : await readSecretOption(config.token);
   if (url === undefined || token === undefined) return undefined;
-  const credential = appendCredential(token, config.token === undefined ? config.credentials : 'BELAY_TOKEN');
+  const credential = appendCredential(
+    token,
+    config.token === undefined ? config.credentials : 'the token given',
+  );
   return { url, token, credential, vkey: vkeyOf(credential) };
 }
 

@@ -21,7 +21,7 @@ import { type CliConfig, readConfig } from './config.js';
 import { findLogin, type Login } from './credentials.js';
 import { badInput, CliError, EXIT, usage } from './exit.js';
 import { print } from './output.js';
-import { seconds, sinkName } from './option-values.js';
+import { type LoginOptions, loginOptions, seconds, sinkName, withLogin } from './option-values.js';
 
 /** How often a followed file is looked at, and a terminal told. Milliseconds. */
 const LOOK_EVERY = 250;
@@ -29,7 +29,7 @@ const TELL_EVERY = 200;
 /** How often the position is written down. Lines. */
 const SAVE_EVERY = 10_000;
 
-interface ForwardOptions {
+interface ForwardOptions extends LoginOptions {
   readonly follow?: boolean;
   readonly sink: string;
   readonly kind: EnvelopeKind;
@@ -116,7 +116,7 @@ async function requireLogin(config: CliConfig): Promise<Login> {
 }
 
 async function forward(source: string | undefined, options: ForwardOptions): Promise<void> {
-  const config = readConfig();
+  const config = withLogin(readConfig(), options);
   const state = options.state ?? config.state;
   const login = await requireLogin(config);
   if (source === undefined) await flushSpools(state, login, options, undefined);
@@ -408,8 +408,7 @@ function eventKind(text: string): EnvelopeKind {
 }
 
 export function register(program: Command): void {
-  program
-    .command('forward')
+  loginOptions(program.command('forward'))
     .description('stream events from a file or standard input to the log, as commitments')
     .argument(
       '[source]',

@@ -1,6 +1,7 @@
-/** Values that options of more than one command take. */
+/** Options of more than one command, and the values they take. */
 
-import { InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
+import type { CliConfig } from './config.js';
 
 const SINK_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
@@ -16,3 +17,22 @@ export function sinkName(text: string): string {
   }
   return text;
 }
+
+export interface LoginOptions {
+  readonly url?: string;
+  readonly token?: string;
+}
+
+/** The options of commands that append. */
+export function loginOptions(command: Command): Command {
+  return command
+    .option('--url <url>', 'address of the service (BELAY_URL, then the credentials file)')
+    .option('--token <token>', 'the append token, or @FILE (BELAY_TOKEN, then the credentials file)');
+}
+
+/** What the options say in place of what the environment says. */
+export const withLogin = (config: CliConfig, { url, token }: LoginOptions): CliConfig => ({
+  ...config,
+  url: url ?? config.url,
+  token: token ?? config.token,
+});

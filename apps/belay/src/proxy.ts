@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { readConfig } from './config.js';
 import { usage } from './exit.js';
-import { seconds, sinkName } from './option-values.js';
+import { type LoginOptions, loginOptions, seconds, sinkName, withLogin } from './option-values.js';
 import type { Recorder } from './recorder.js';
 import { Recording } from './recording.js';
 import { relay, StandardError, standardOutput } from './relay.js';
@@ -21,7 +21,7 @@ const LAST_WORDS = 500;
 /** A client that is gone is owed nothing. */
 const GONE_GRACE = 1_000;
 
-interface ProxyOptions {
+interface ProxyOptions extends LoginOptions {
   readonly workspace?: string[];
   readonly sink: string;
   readonly trace?: string;
@@ -30,7 +30,7 @@ interface ProxyOptions {
 }
 
 async function runProxy(command: readonly string[], options: ProxyOptions): Promise<void> {
-  const config = readConfig();
+  const config = withLogin(readConfig(), options);
   const [program, ...args] = command as [string, ...string[]];
   const stderr = new StandardError();
   const warn = (message: string): void => stderr.write(Buffer.from(`belay: ${message}\n`));
@@ -160,8 +160,7 @@ async function converse(
 }
 
 export function register(program: Command): void {
-  program
-    .command('proxy')
+  loginOptions(program.command('proxy'))
     .description('run an MCP server behind a transparent, recording proxy')
     .argument('<command...>', 'the server and its arguments, after --')
     .option(

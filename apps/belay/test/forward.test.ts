@@ -2,7 +2,7 @@ import { appendFileSync, renameSync, statSync, truncateSync, writeFileSync, read
 import { join } from 'node:path';
 import { pendingSpools } from '@belay/client';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { problem, SmallCollector } from '../../../libs/client/test/collector.js';
+import { problem, SmallCollector } from '@belay/testkit';
 import { freshFolder, start, type Started } from './proxied.js';
 
 let collector: SmallCollector;
@@ -144,6 +144,17 @@ describe('interrupted', () => {
     const result = await forwarded(source);
     expect(result.code).toBe(1);
     expect(result.stderr).toContain('the log contradicts itself');
+  });
+});
+
+test('options say where to send before the environment does', async () => {
+  writeFileSync(source, lines(0, 2));
+  writeFileSync(join(folder, 'token'), `${collector.token}\n`);
+  const { BELAY_URL: there = '' } = env;
+  env = { ...env, BELAY_URL: 'http://127.0.0.1:9', BELAY_TOKEN: 'belay_append_nonsense' };
+  expect(await forwarded('--url', there, '--token', `@${join(folder, 'token')}`, source)).toMatchObject({
+    code: 0,
+    lines: 2,
   });
 });
 

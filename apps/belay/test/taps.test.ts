@@ -7,7 +7,7 @@ import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js'
 import { CreateMessageRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { checkTrace } from '@belay/trace';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { SmallCollector } from '../../../libs/client/test/collector.js';
+import { SmallCollector } from '@belay/testkit';
 import { BELAY, freshFolder, node, program, recordedBytes, recordsIn, tracesIn } from './proxied.js';
 
 /** The program of an official server, from the development dependencies. */

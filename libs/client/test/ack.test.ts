@@ -5,7 +5,7 @@ import type { Ack } from '@belay/contracts';
 import { formatVkey } from '@belay/note';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { SmallCollector } from './collector.js';
+import { SmallCollector } from '@belay/testkit';
 import { fill, freshState, openEpoch } from './setup.js';
 
 let collector: SmallCollector;

@@ -10,7 +10,7 @@ import {
   pendingSpools,
 } from '@belay/client';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { problem, SmallCollector } from './collector.js';
+import { problem, SmallCollector } from '@belay/testkit';
 import { fill, forwarder, freshState, openEpoch } from './setup.js';
 
 let collector: SmallCollector;

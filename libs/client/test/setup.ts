@@ -9,7 +9,7 @@ import {
   type ForwardEvent,
   type ForwarderOptions,
 } from '@belay/client';
-import type { SmallCollector } from './collector.js';
+import type { SmallCollector } from '@belay/testkit';
 
 export const freshState = (): string => join(mkdtempSync(join(tmpdir(), 'belay-client-')), 'state');
 

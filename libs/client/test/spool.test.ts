@@ -15,7 +15,7 @@ import {
 import { batchRoot, commitment, commitmentSalt, parseEnvelope } from '@belay/envelope';
 import { treeOfLines } from '../src/epoch-record.js';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { SmallCollector } from './collector.js';
+import { SmallCollector } from '@belay/testkit';
 import { fill, forwarder, freshState, openEpoch } from './setup.js';
 
 /** Other processes run the compiled form. */

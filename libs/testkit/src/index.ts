@@ -16,3 +16,4 @@ export {
   value,
   verifyAck,
 } from './log-harness.js';
+export { problem, SmallCollector } from './small-collector.js';

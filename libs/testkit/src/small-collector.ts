@@ -1,4 +1,4 @@
-import { createHash, verify } from 'node:crypto';
+import { verify } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { gunzipSync } from 'node:zlib';
@@ -27,7 +27,7 @@ import {
 } from '@belay/note';
 
 /** What to do with the next requests instead of the right thing, or after it. */
-export type Fault = (
+export type RequestFault = (
   request: { path: string; headers: IncomingMessage['headers'] },
   response: ServerResponse,
 ) => 'answered' | 'go on' | 'commit and cut';
@@ -48,9 +48,8 @@ export class SmallCollector {
   readonly token: string;
   readonly credential: AppendCredential;
   readonly requests: { headers: IncomingMessage['headers']; lines: number }[] = [];
-  readonly refusals: string[] = [];
   entries: Buffer[] = [];
-  faults: Fault[] = [];
+  faults: RequestFault[] = [];
   change: (ack: Ack) => unknown = (ack) => ack;
   sinkKeys = new Map<string, Buffer>();
   maxLines = 1000;
@@ -291,6 +290,7 @@ export class SmallCollector {
   }
 }
 
+/** Answers with problem details of this code. */
 export function problem(
   response: ServerResponse,
   status: number,
@@ -301,5 +301,3 @@ export function problem(
     .writeHead(status, { 'content-type': 'application/problem+json', ...headers })
     .end(JSON.stringify({ type: `urn:belay:problem:${code}`, title: code, status, code, detail: code }));
 }
-
-export const sha256 = (data: Buffer): string => createHash('sha256').update(data).digest('hex');
