@@ -52,16 +52,6 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
   };
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, onSignal);
 
-  try {
-    server = await ServerProcess.start({ command: program, args, env });
-  } catch (error) {
-    if (!(error instanceof StartError)) throw error;
-    warn(error.message);
-    await stderr.drained(1_000);
-    process.exitCode = error.exit;
-    return;
-  }
-  for (const signal of early) onSignal(signal);
   const cwd = process.cwd();
   const path = resolveProgram(program, env['PATH'], cwd);
   const recording = await Recording.open({
@@ -79,6 +69,18 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
     }),
   });
 
+  // After the recording is open: a server that ends at once has its output read from the first byte on.
+  try {
+    server = await ServerProcess.start({ command: program, args, env });
+  } catch (error) {
+    if (!(error instanceof StartError)) throw error;
+    warn(error.message);
+    await recording.finish({ exit: error.exit }, options.flushTimeout * 1000, stop.signal);
+    await stderr.drained(1_000);
+    process.exitCode = error.exit;
+    return;
+  }
+  for (const signal of early) onSignal(signal);
   const end = await converse(server, recording.recorder, stderr);
   await recording.finish(end, options.flushTimeout * 1000, stop.signal);
   await stderr.drained(1_000);

@@ -237,6 +237,18 @@ describe('a collector that is away, slow or hostile', () => {
   });
 });
 
+test.each([
+  ['true', [], 0, ''],
+  ['echo', ['{"jsonrpc":"2.0"}'], 0, '{"jsonrpc":"2.0"}\n'],
+  ['false', [], 1, ''],
+  ['no-such-program', [], 127, ''],
+] as const)('a server that ends at once: %s', async (command, args, code, output) => {
+  const run = start(['proxy', '--', command, ...args], env);
+  expect(await run.ended).toBe(code);
+  expect(run.stdout().toString()).toBe(output);
+  expect(collector.envelopes().at(-2)).toMatchObject({ kind: 'session.close', attrs: { exit: code } });
+});
+
 describe('killed', () => {
   test('kill -9 of the proxy: the trace has what passed, the next run sends what was not sent', async () => {
     collector.faults = Array.from({ length: 2 }, () => () => 'answered' as const);
