@@ -27,7 +27,15 @@ interface ProxyOptions extends LoginOptions {
   readonly trace?: string;
   readonly state?: string;
   readonly flushTimeout: number;
+  readonly http?: string;
+  readonly listen: string;
+  readonly allowHost?: string[];
+  readonly allowOrigin?: string[];
+  readonly json?: boolean;
 }
+
+/** Collects an option that may be given again. */
+const also = (value: string, before?: string[]): string[] => [...(before ?? []), value];
 
 async function runProxy(command: readonly string[], options: ProxyOptions): Promise<void> {
   const config = withLogin(readConfig(), options);
@@ -164,12 +172,21 @@ async function converse(
 export function register(program: Command): void {
   loginOptions(program.command('proxy'))
     .description('run an MCP server behind a transparent, recording proxy')
-    .argument('<command...>', 'the server and its arguments, after --')
+    .argument('[command...]', 'the server and its arguments, after --')
+    .option('--http <url>', 'in place of a command: MCP endpoint of a server that runs already')
+    .option('--listen <host:port>', 'with --http: where to listen; port 0 is any free one', '127.0.0.1:0')
     .option(
-      '--workspace <dir>',
-      'folder the server works in; may be given again',
-      (path: string, before?: string[]) => [...(before ?? []), path],
+      '--allow-host <name>',
+      'with --http: another name this proxy is called by; may be given again',
+      also,
     )
+    .option(
+      '--allow-origin <origin>',
+      'with --http: a web origin that may call, besides loopback ones; may be given again',
+      also,
+    )
+    .option('--json', 'with --http: print the address as one line of JSON on standard output')
+    .option('--workspace <dir>', 'folder the server works in; may be given again', also)
     .option('--sink <name>', 'name of this sink', sinkName, 'proxy')
     .option('--trace <dir>', 'where the trace goes (BELAY_TRACE_DIR, then STATE/traces)')
     .option('--state <dir>', 'state directory: traces, spools, secrets (BELAY_STATE)')
@@ -179,11 +196,21 @@ export function register(program: Command): void {
       `
 Bytes pass unchanged in both directions. The exit code is the server's own, 128 + n if signal n ended it, 127 if there
 is no such program. Without credentials (\`belay login\`) the run is only recorded. Our own secrets
-(${WITHHELD.join(', ')}) are withheld from the server's environment.`,
+(${WITHHELD.join(', ')}) are withheld from the server's environment.
+
+With --http, the address to give to the client is printed on standard error. Credentials of the client pass and are
+not recorded. The proxy answers to this machine alone unless told otherwise, and refuses web pages of other origins.`,
     )
     .passThroughOptions()
     .action(async (command: string[], options: ProxyOptions) => {
-      if (command.length === 0) throw usage('which server? belay proxy -- COMMAND');
+      if (options.http !== undefined) {
+        if (command.length > 0) throw usage('a command or --http, not both');
+        const { runHttpProxy } = await import('./http-run.js');
+        await runHttpProxy(options.http, options);
+        return;
+      }
+      if (command.length === 0)
+        throw usage('which server? belay proxy -- COMMAND, or belay proxy --http URL');
       await runProxy(command, options);
     });
 }

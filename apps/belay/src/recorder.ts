@@ -16,7 +16,7 @@ import {
   type Request,
   type Response,
 } from '@belay/mcp';
-import type { TraceWriter } from '@belay/trace';
+import type { RecordBody, TraceWriter } from '@belay/trace';
 
 /** Canonical form of larger content would hold up the frame it is made for: such a call has no `call` and no `match`. */
 const MAX_CANONICAL = 1024 * 1024;
@@ -43,6 +43,12 @@ interface OpenCall {
   readonly call: string | undefined;
   readonly tool: string | undefined;
   readonly since: number;
+}
+
+/** How a frame came that was not cut from one of two streams: by which exchange, as part of which conversation. */
+export interface Carried {
+  readonly exchange: number;
+  readonly conversation: string;
 }
 
 /**
@@ -81,16 +87,26 @@ export class Recorder {
 
   /** Takes bytes of one direction; the frames they complete are on record when this returns. */
   observe(direction: Direction, chunk: Buffer): void {
-    this.#guarded(() => this.#framers[direction].push(chunk, (frame) => this.#record(direction, frame)));
+    this.guard(() => this.#framers[direction].push(chunk, (frame) => this.#record(direction, frame)));
   }
 
   /** The direction has ended; what is left without a terminator is its last frame. */
   end(direction: Direction): void {
-    this.#guarded(() => this.#framers[direction].end((frame) => this.#record(direction, frame)));
+    this.guard(() => this.#framers[direction].end((frame) => this.#record(direction, frame)));
+  }
+
+  /** Takes a frame that was framed elsewhere. */
+  frame(direction: Direction, frame: Frame, carried: Carried): void {
+    this.guard(() => this.#record(direction, frame, carried));
+  }
+
+  /** Appends a record of how HTTP carried what it carried. */
+  http(body: Omit<Extract<RecordBody, { readonly type: 'http' }>, 'type'>): void {
+    this.guard(() => this.#parts.trace?.append({ type: 'http', ...body }));
   }
 
   stderr(chunk: Buffer): void {
-    this.#guarded(() => {
+    this.guard(() => {
       const sha256 = createHash('sha256').update(chunk).digest('hex');
       this.#parts.trace?.append({ type: 'stderr', size: chunk.length, sha256 }, chunk);
     });
@@ -108,7 +124,8 @@ export class Recorder {
     trace?.close(end);
   }
 
-  #guarded(observation: () => void): void {
+  /** Runs what observes. If it fails, that is counted and a gap in the trace. */
+  guard(observation: () => void): void {
     try {
       observation();
     } catch {
@@ -117,10 +134,12 @@ export class Recorder {
     }
   }
 
-  #record(direction: Direction, frame: Frame): void {
+  #record(direction: Direction, frame: Frame, carried?: Carried): void {
     const { epoch, trace } = this.#parts;
     const content = readFrame(frame);
-    const seqs = this.#envelopes(direction, frame, content).map((draft) => epoch?.append(draft) ?? 0);
+    const seqs = this.#envelopes(direction, frame, content, carried).map(
+      (draft) => epoch?.append(draft) ?? 0,
+    );
     trace?.append(
       {
         type: 'frame',
@@ -130,6 +149,7 @@ export class Recorder {
         oversize: frame.bytes === undefined ? true : undefined,
         seqs: epoch === undefined ? undefined : seqs,
         findings: content.findings.length === 0 ? undefined : content.findings,
+        ...carried,
       },
       frame.bytes,
     );
@@ -138,10 +158,10 @@ export class Recorder {
   }
 
   /** A `call` or `result` for each tool call in the frame, else one `x.frame`; nothing where nothing is sent. */
-  #envelopes(direction: Direction, frame: Frame, content: Content): Draft[] {
+  #envelopes(direction: Direction, frame: Frame, content: Content, carried: Carried | undefined): Draft[] {
     const batch = content.kind === 'batch';
     const drafts = content.messages.flatMap((message) => {
-      const correlated = this.#correlator.observe(direction, message);
+      const correlated = this.#correlator.observe(direction, message, carried?.conversation);
       return this.#toolDraft(correlated, frame, batch) ?? [];
     });
     if (this.#parts.epoch === undefined) return [];

@@ -86,8 +86,8 @@ interface HttpBody {
   readonly event?: string | undefined;
   readonly request?: WireBody | undefined;
   readonly response?: WireBody | undefined;
-  /** How it ended: whole, by the client or the server going away, or because the server was not reached. */
-  readonly ended?: 'complete' | 'client' | 'server' | 'unreachable' | undefined;
+  /** How it ended: whole, by one of the three going away, or because the server was not reached. */
+  readonly ended?: 'complete' | 'client' | 'server' | 'proxy' | 'unreachable' | undefined;
   /** Code of the error that ended it. */
   readonly code?: string | undefined;
   readonly findings?: readonly string[] | undefined;
