@@ -43,9 +43,9 @@ export class TraceContent {
   }
 
   /** Undefined when it is not wanted, was too large to keep, or is not what it was. */
-  async at(place: Place | undefined): Promise<Shown | undefined> {
+  at(place: Place | undefined): Shown | undefined {
     if (place === undefined || place.oversize || this.#limit === 0) return undefined;
-    const record = await readRecordAt(this.#file, place.offset);
+    const record = readRecordAt(this.#file.fd, place.offset);
     const data = record === undefined ? undefined : recordData(record);
     if (data === undefined) return undefined;
     const bytes = withoutLineEnd(data);

@@ -36,10 +36,10 @@ function contentJson(place: Place | undefined, shown: Shown | undefined): Record
   };
 }
 
-async function entry(turn: Turn, sink: string, content: TraceContent): Promise<string> {
+function entry(turn: Turn, sink: string, content: TraceContent): string {
   const { request, answer, outcome, dir } = turn;
   const ms = (took(turn) ?? 0) / 1000;
-  const sent = await content.at(request);
+  const sent = content.at(request);
   const status = answer === undefined ? 0 : outcome === 'error' ? JSON_RPC_ERROR : 200;
   return JSON.stringify({
     pageref: 'session',
@@ -64,7 +64,7 @@ async function entry(turn: Turn, sink: string, content: TraceContent): Promise<s
       httpVersion: 'MCP/stdio',
       cookies: [],
       headers: [],
-      content: contentJson(answer, await content.at(answer)),
+      content: contentJson(answer, content.at(answer)),
       redirectURL: '',
       headersSize: -1,
       bodySize: answer?.size ?? 0,
@@ -102,7 +102,7 @@ export async function writeTurnsHar(
     if (sink.gone) return;
     if (item.type === 'late_answer' && late.length < 1000) late.push(item);
     if (item.type !== 'turn') continue;
-    await sink.write(`${separator}${await entry(item, host, content)}`);
+    await sink.write(`${separator}${entry(item, host, content)}`);
     separator = ',\n';
   }
   const answers = late.map(({ turn }) => ({

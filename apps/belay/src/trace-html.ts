@@ -147,8 +147,8 @@ function absent(place: Place, wanted: boolean): string {
       : '';
 }
 
-async function pane(name: string, place: Place, content: TraceContent): Promise<string> {
-  const shown = await content.at(place);
+function pane(name: string, place: Place, content: TraceContent): string {
+  const shown = content.at(place);
   return `<div>${paneHead(name, place)}${shown === undefined ? absent(place, content.wanted) : shownHtml(shown)}</div>`;
 }
 
@@ -180,16 +180,16 @@ async function writeItem(item: TraceItem, content: TraceContent, sink: TextSink)
       await sink.write(
         `<details class="turn ${item.dir} ${item.outcome}${trouble}">${turnHead(item)}<div class="panes">`,
       );
-      await sink.write(await pane(`Request of the ${sides[0]}`, item.request, content));
+      await sink.write(pane(`Request of the ${sides[0]}`, item.request, content));
       if (item.answer !== undefined)
-        await sink.write(await pane(`Answer of the ${sides[1]}`, item.answer, content));
+        await sink.write(pane(`Answer of the ${sides[1]}`, item.answer, content));
       return await sink.write('</div></details>\n');
     }
     case 'asides': {
       await sink.write(
         `<details class="aside${trouble}"><summary><span></span><span class="num">${seconds(item.first.at)}</span><span>${html(asidesText(item))}</span></summary><div class="panes">`,
       );
-      for (const { kind, ...place } of item.places) await sink.write(await pane(html(kind), place, content));
+      for (const { kind, ...place } of item.places) await sink.write(pane(html(kind), place, content));
       return await sink.write('</div></details>\n');
     }
     case 'stray':
@@ -202,7 +202,7 @@ async function writeItem(item: TraceItem, content: TraceContent, sink: TextSink)
     case 'close':
       return;
     case 'claim': {
-      const said = (await content.at(item.place))?.text;
+      const said = content.at(item.place)?.text;
       const text = said === undefined || said === '' ? eventText(item) : `claim: ${said}`;
       return await sink.write(event(item.place.at, 'claim', text));
     }

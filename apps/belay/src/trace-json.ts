@@ -31,7 +31,7 @@ async function writeItem(item: TraceItem, content: TraceContent, sink: TextSink)
     await sink.write(JSON.stringify(members).slice(0, -1));
     for (const [name, place] of places) {
       if (place === undefined) continue;
-      await sink.write(`,"${name}":${placeJson(place, await content.at(place))}`);
+      await sink.write(`,"${name}":${placeJson(place, content.at(place))}`);
     }
     await sink.write('}');
   };
@@ -53,7 +53,7 @@ async function writeItem(item: TraceItem, content: TraceContent, sink: TextSink)
       await sink.write(`${head},"places":[`);
       let separator = '';
       for (const { kind, ...place } of places) {
-        const text = placeJson(place, await content.at(place));
+        const text = placeJson(place, content.at(place));
         await sink.write(`${separator}${text.slice(0, -1)},"kind":${JSON.stringify(kind)}}`);
         separator = ',';
       }
@@ -67,7 +67,7 @@ async function writeItem(item: TraceItem, content: TraceContent, sink: TextSink)
       return await sink.write(JSON.stringify(item));
     default: {
       const { prev: _prev, ...record } = item.record;
-      const shown = item.type === 'claim' ? await content.at(item.place) : undefined;
+      const shown = item.type === 'claim' ? content.at(item.place) : undefined;
       return await sink.write(
         JSON.stringify({ ...record, ...(shown === undefined ? {} : { text: shown.text }) }),
       );

@@ -52,13 +52,13 @@ interface Session {
   protocol: string | undefined;
 }
 
-async function span(turn: Turn, session: Session, content: TraceContent): Promise<string> {
+function span(turn: Turn, session: Session, content: TraceContent): string {
   const { method, subject, request, answer, outcome, error, dir } = turn;
   const context = TRACEPARENT.exec(turn.traceparent ?? '');
   const isTool = method === 'tools/call';
   const type = failure(turn);
-  const body = async (place: Place | undefined, member: 'params' | 'result'): Promise<string | undefined> => {
-    const shown = isTool ? await content.at(place) : undefined;
+  const body = (place: Place | undefined, member: 'params' | 'result'): string | undefined => {
+    const shown = isTool ? content.at(place) : undefined;
     return shown === undefined || !shown.json ? undefined : part(shown.text, member);
   };
   return JSON.stringify({
@@ -85,8 +85,8 @@ async function span(turn: Turn, session: Session, content: TraceContent): Promis
       'network.transport': session.transport,
       'rpc.response.status_code': error?.code === undefined ? undefined : String(error.code),
       'error.type': type,
-      'gen_ai.tool.call.arguments': await body(request, 'params'),
-      'gen_ai.tool.call.result': await body(answer, 'result'),
+      'gen_ai.tool.call.arguments': body(request, 'params'),
+      'gen_ai.tool.call.result': body(answer, 'result'),
       'belay.asked_by': dir === 'c2s' ? 'client' : 'server',
       'belay.outcome': outcome,
       'belay.request.record': request.n,
@@ -170,7 +170,7 @@ export async function writeTurnsOtlp(
     tally.add(item);
     if (item.type !== 'turn') continue;
     if (item.dir === 'c2s') session.protocol = item.protocol ?? session.protocol;
-    await sink.write(`${separator}${await span(item, session, content)}`);
+    await sink.write(`${separator}${span(item, session, content)}`);
     separator = ',\n';
   }
   const whole = JSON.stringify({

@@ -67,7 +67,7 @@ export async function showTurns(
     if (sink.gone) return;
     tally.add(item);
     if (trouble && !isTrouble(item)) continue;
-    await sink.write(await itemText(item, content, style));
+    await sink.write(itemText(item, content, style));
   }
   const more = [
     tally.notifications > 0 ? `${tally.notifications} notifications` : undefined,
@@ -99,7 +99,7 @@ function row(cells: readonly [string, string, string, string, string, string, st
   ].join(' ')}\n`;
 }
 
-async function itemText(item: TraceItem, content: TraceContent, style: Style): Promise<string> {
+function itemText(item: TraceItem, content: TraceContent, style: Style): string {
   const aside = (at: number, text: string, paint: (text: string) => string): string =>
     `${' '.repeat(6)}${style.dim(seconds(at).padStart(9))} ${paint(printable(text))}\n`;
   switch (item.type) {
@@ -117,7 +117,7 @@ async function itemText(item: TraceItem, content: TraceContent, style: Style): P
     case 'close':
       return '';
     case 'claim': {
-      const said = (await content.at(item.place))?.text ?? '';
+      const said = content.at(item.place)?.text ?? '';
       return aside(item.place.at, `» ${eventText(item)}: ${clip(said, 120)}`, style.bold);
     }
     case 'gap':

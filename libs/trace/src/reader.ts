@@ -1,4 +1,4 @@
-import { constants, createReadStream } from 'node:fs';
+import { constants, createReadStream, readSync } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { formatRecord, NO_RECORD, parseRecord, RecordError, type TraceRecord } from './record.js';
 
@@ -75,19 +75,20 @@ export async function* readTrace(path: string): AsyncGenerator<TraceLine> {
 }
 
 /**
- * The record whose line begins at `offset`, as `readTrace` said; for content that is wanted after its record went by.
- * Undefined when there is no intact record there.
+ * The record whose line begins at `offset` of an open file, as `readTrace` said; for content that is wanted after its
+ * record went by. Undefined when there is no intact record there. Waits for the disk: lines that were just read come
+ * from the page cache, and a hop to a thread and back costs more than they do.
  */
-export async function readRecordAt(file: FileHandle, offset: number): Promise<TraceRecord | undefined> {
+export function readRecordAt(fd: number, offset: number): TraceRecord | undefined {
   const parts: Buffer[] = [];
   let length = 0;
   while (length <= MAX_LINE) {
-    const piece = Buffer.allocUnsafe(length === 0 ? 16 * 1024 : 1024 * 1024);
-    const { bytesRead } = await file.read(piece, 0, piece.length, offset + length);
-    if (bytesRead === 0) return undefined;
-    const lf = piece.subarray(0, bytesRead).indexOf(LF);
-    parts.push(piece.subarray(0, lf < 0 ? bytesRead : lf));
-    length += bytesRead;
+    const piece = Buffer.allocUnsafe(length === 0 ? 2 * 1024 : length < 64 * 1024 ? 64 * 1024 : 1024 * 1024);
+    const count = readSync(fd, piece, 0, piece.length, offset + length);
+    if (count === 0) return undefined;
+    const lf = piece.subarray(0, count).indexOf(LF);
+    parts.push(piece.subarray(0, lf < 0 ? count : lf));
+    length += count;
     if (lf >= 0) return intactRecord(Buffer.concat(parts));
   }
   return undefined;

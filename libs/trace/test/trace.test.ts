@@ -77,10 +77,10 @@ test('a record is read again by the place of its line', async () => {
   try {
     for await (const item of readTrace(path)) {
       if (!('record' in item)) throw new Error('not a record');
-      expect((await readRecordAt(file, item.offset))?.sha256).toBe(item.record.sha256);
-      expect(await readRecordAt(file, item.offset + 1)).toBeUndefined();
+      expect(readRecordAt(file.fd, item.offset)?.sha256).toBe(item.record.sha256);
+      expect(readRecordAt(file.fd, item.offset + 1)).toBeUndefined();
     }
-    expect(await readRecordAt(file, statSync(path).size)).toBeUndefined();
+    expect(readRecordAt(file.fd, statSync(path).size)).toBeUndefined();
   } finally {
     await file.close();
   }
