@@ -64,18 +64,36 @@ function withoutChain<T extends { readonly prev: string; readonly type: string }
 export const LOCAL_ONLY =
   'integrity: local-only. A chain proves nothing against the owner of the file, who could write another one.';
 
+/** Codes of gaps in imported traces (libs/trace/FORMAT.md, section 7), in words. */
+const IMPORTED_GAPS: Readonly<Record<string, (count: number) => string>> = {
+  CAPTURE_ERROR: () => 'the recorder failed',
+  SEQ_MISSING: (count) => (count === 1 ? 'a record is missing' : `${count} records are missing`),
+  SEQ_ORDER: () => 'a record stands there twice or too late',
+  UNKNOWN_KIND: () => 'a record of a kind or version that we do not know was left out',
+  NOT_JSON: () => 'a line was no JSON',
+  NOT_A_RECORD: () => 'a line was no record',
+  NO_OPEN: () => 'it did not begin with its opening',
+  NO_CLOSE: () => 'its recorder was stopped: there was no close',
+  HASH_MISMATCH: () => 'what follows is not what its own hash said',
+};
+
 /** A gap record in words. */
 export function gapText(gap: Record<string, unknown>): string {
   const count = Number(gap['count']);
-  const code = typeof gap['code'] === 'string' ? ` (${gap['code']})` : '';
+  const word = typeof gap['code'] === 'string' ? gap['code'] : '';
+  const code = word === '' ? '' : ` (${word})`;
   const detail = typeof gap['detail'] === 'string' ? `: ${gap['detail']}` : '';
   switch (gap['reason']) {
     case 'write':
-      return `the disk refused ${count} records${code}`;
+      return `the disk refused ${count === 1 ? 'a record' : `${count} records`}${code}`;
     case 'torn':
       return `${count} bytes at the end were no record and were cut off${code}`;
-    case 'observer':
-      return `the recorder failed ${count} times${code}${detail}`;
+    case 'observer': {
+      const known = Object.hasOwn(IMPORTED_GAPS, word) ? IMPORTED_GAPS[word] : undefined;
+      const text =
+        known?.(count) ?? (count === 1 ? 'the recorder failed once' : `the recorder failed ${count} times`);
+      return `${text}${code}${detail}`;
+    }
     default:
       return `${String(gap['reason'])} ${count}${code}${detail}`;
   }

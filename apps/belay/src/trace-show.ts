@@ -70,7 +70,11 @@ export async function showTurns(
     await sink.write(itemText(item, content, style));
   }
   const more = [
-    tally.notifications > 0 ? `${tally.notifications} notifications` : undefined,
+    tally.notifications > 0
+      ? tally.notifications === 1
+        ? '1 notification'
+        : `${tally.notifications} notifications`
+      : undefined,
     tally.stderrBytes > 0 ? `${bytes(tally.stderrBytes)} on stderr` : undefined,
     trace.close === undefined ? 'no close' : closeText({ ...trace.close }),
   ].filter((each) => each !== undefined);
@@ -81,7 +85,7 @@ export async function showTurns(
 function problemSummary({ problems, gaps }: CheckedTrace): string {
   const parts = [
     ...new Set<string>(problems.map(({ code }) => code)),
-    ...(gaps.length === 0 ? [] : [`${gaps.length} gaps`]),
+    ...(gaps.length === 0 ? [] : [gaps.length === 1 ? '1 gap' : `${gaps.length} gaps`]),
   ];
   return parts.length === 0 ? '' : `: ${parts.join(', ')}`;
 }
