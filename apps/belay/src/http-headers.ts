@@ -64,7 +64,7 @@ export function forwardedRequest(raw: RawHeaders, host: string): string[] {
   return isChunked(raw) ? [...forwarded, 'Transfer-Encoding', 'chunked'] : forwarded;
 }
 
-export function isChunked(raw: RawHeaders): boolean {
+function isChunked(raw: RawHeaders): boolean {
   return headerValues(raw, 'transfer-encoding').length > 0;
 }
 
