@@ -17,6 +17,7 @@ import {
   type Response,
 } from '@belay/mcp';
 import type { RecordBody, TraceWriter } from '@belay/trace';
+import { skimmedOf } from './skimmed.js';
 
 /** Canonical form of larger content would hold up the frame it is made for: such a call has no `call` and no `match`. */
 const MAX_CANONICAL = 1024 * 1024;
@@ -147,6 +148,7 @@ export class Recorder {
         size: frame.size,
         sha256: frame.sha256,
         oversize: frame.bytes === undefined ? true : undefined,
+        skimmed: skimmedOf(frame),
         seqs: epoch === undefined ? undefined : seqs,
         findings: content.findings.length === 0 ? undefined : content.findings,
         ...carried,

@@ -12,6 +12,7 @@ import { canonical, newUlid } from '@belay/envelope';
 import { type Direction, type Frame, Framer, type Message, readFrame } from '@belay/mcp';
 import { fileLines, type RecordBody, TraceWriter } from '@belay/trace';
 import { badInput } from './exit.js';
+import { skimmedOf } from './skimmed.js';
 
 const FORMAT = 'belay.trace/1';
 const KINDS = ['frame', 'capture_error', 'connection_window', 'denial', 'network_policy', 'claim'] as const;
@@ -25,19 +26,6 @@ const LOOKAHEAD = 64;
 const LOOKAHEAD_BYTES = 48 * 1024 * 1024;
 const MAX_PENDING = 65_536;
 const MAX_DETAIL = 4_096;
-/** What of a frame that was cut off is kept (FORMAT.md, section 6). */
-const SKIMMED = [
-  'jsonrpc',
-  'id',
-  'method',
-  'params.name',
-  'params.uri',
-  'result',
-  'error',
-  'error.code',
-  'result.isError',
-];
-
 /** Codes of `gap` records that speak for a change of the file; the others are what a recorder that stopped leaves. */
 const CHANGED = new Set(['SEQ_MISSING', 'SEQ_ORDER', 'NOT_JSON', 'NOT_A_RECORD', 'NO_OPEN', 'HASH_MISMATCH']);
 
@@ -170,10 +158,7 @@ function readV1Frame({ value }: FrameStep): ReadFrame {
     return { bytes, sha256, messages: readFrame(frame).messages, truncated, skimmed: undefined };
   }
   const frame = skim(bytes);
-  const scalars = frame?.skimmed?.scalars ?? new Map<string, string>();
-  const skimmed = Object.fromEntries(
-    SKIMMED.flatMap((path) => (scalars.has(path) ? [[path, scalars.get(path) ?? '']] : [])),
-  );
+  const skimmed = frame === undefined ? undefined : skimmedOf(frame);
   return {
     bytes,
     sha256,

@@ -1,6 +1,7 @@
 import { readTrace } from '@belay/trace';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { Recorder } from '../src/recorder.js';
 import { readTurns, type TraceItem, type Turn } from '../src/turns.js';
 import { call, MadeTrace, notice, result } from './made-trace.js';
 
@@ -167,6 +168,33 @@ describe('turns', () => {
       { subject: 'b', outcome: 'tool_error', findings: [], conversation: 's2' },
       { type: 'asides', http: 1 },
       { type: 'http', record: { status: 404 } },
+    ]);
+  });
+
+  it('a call of 17 MiB that was recorded as it went by is still a call', async () => {
+    const made = new MadeTrace();
+    const recorder = new Recorder({
+      trace: made.writer,
+      epoch: undefined,
+      machineSecret: Buffer.alloc(32),
+      session: 's',
+      onAppended: () => undefined,
+      now: () => 0,
+    });
+    const line = (message: object): Buffer => Buffer.from(`${JSON.stringify(message)}\n`);
+    const big = line(call(1, 'big', { pad: 'x'.repeat(17 * 1024 * 1024) }));
+    for (let at = 0; at < big.length; at += 65_536) recorder.observe('c2s', big.subarray(at, at + 65_536));
+    recorder.observe('s2c', line(result(1)));
+    recorder.close({ exit: 0 });
+    expect(await turnsOf(made.path)).toMatchObject([
+      {
+        method: 'tools/call',
+        subject: 'big',
+        id: '1',
+        outcome: 'ok',
+        findings: ['OVERSIZE'],
+        request: { size: big.length },
+      },
     ]);
   });
 
