@@ -22,6 +22,10 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     description: 'stream events from a file or standard input to the log, as commitments',
     load: () => import('./forward.js'),
   },
+  otlp: {
+    description: 'receive OpenTelemetry spans and log records of an agent, as commitments',
+    load: () => import('./otlp.js'),
+  },
   login: {
     description: 'store an append token and the address of its service',
     load: () => import('./login.js'),
