@@ -15,6 +15,7 @@ const HOP_BY_HOP = new Set([
   'transfer-encoding',
   'upgrade',
 ]);
+const BODILESS = new Set(['GET', 'HEAD', 'DELETE', 'OPTIONS', 'TRACE', 'CONNECT']);
 /** What `Connection` can't take away: without these a message would be another one. */
 const KEPT = new Set(['host', 'content-length', 'content-type', 'content-encoding']);
 /** Values that say how to read a message and nothing about anybody. */
@@ -54,14 +55,16 @@ export function endToEnd(raw: RawHeaders): string[] {
 
 /**
  * A request's fields for the next connection: Host is that of the server, in its old place; a body of unknown length
- * stays one.
+ * stays one. Without a body, methods that may have one say so: what writes the message would else announce one.
  */
-export function forwardedRequest(raw: RawHeaders, host: string): string[] {
+export function forwardedRequest(method: string, raw: RawHeaders, host: string): string[] {
   const forwarded = [...headerPairs(endToEnd(raw))].flatMap(([name, value]) => [
     name,
     name.toLowerCase() === 'host' ? host : value,
   ]);
-  return isChunked(raw) ? [...forwarded, 'Transfer-Encoding', 'chunked'] : forwarded;
+  if (isChunked(raw)) return [...forwarded, 'Transfer-Encoding', 'chunked'];
+  const silent = BODILESS.has(method) || contentLength(raw) !== undefined;
+  return silent ? forwarded : [...forwarded, 'Content-Length', '0'];
 }
 
 function isChunked(raw: RawHeaders): boolean {

@@ -38,6 +38,9 @@ export interface HttpProxyParts {
   readonly origins?: readonly string[];
 }
 
+/** Written to send the head before there is a body. (`flushHeaders` sends it as UTF-8: bytes above 127 would change.) */
+const HEAD_ALONE = Buffer.alloc(0);
+
 const REFUSALS: Readonly<Record<Refusal, { status: number; title: string; detail: string }>> = {
   ORIGIN: { status: 403, title: 'Origin refused', detail: 'This proxy serves no pages of that origin.' },
   HOST: { status: 403, title: 'Host refused', detail: 'This proxy is not called by that name.' },
@@ -102,8 +105,8 @@ export class HttpProxy {
     }, grace);
     await closed;
     clearTimeout(timer);
-    this.#agent.destroy();
     await this.#parts.recorder.settled();
+    this.#agent.destroy();
   }
 
   #take(request: http.IncomingMessage, response: http.ServerResponse): void {
@@ -136,6 +139,7 @@ class Forwarding {
   readonly #exchange: Exchange;
   readonly #out: http.ClientRequest;
   readonly #closing: () => boolean;
+  #rewriter: EndpointRewriter | undefined;
   #answered = false;
   #ended = false;
 
@@ -159,13 +163,11 @@ class Forwarding {
       port: upstream.port,
       method,
       path: target,
-      headers: forwardedRequest(rawHeaders, upstream.host) as unknown as http.OutgoingHttpHeaders,
+      headers: forwardedRequest(method, rawHeaders, upstream.host) as unknown as http.OutgoingHttpHeaders,
       agent,
       maxHeaderSize: MAX_HEADER_SIZE,
     });
     this.#out.maxHeadersCount = 0;
-    // A request without a body stays one, whatever its method.
-    if (!hasBody(rawHeaders)) this.#out.useChunkedEncodingByDefault = false;
   }
 
   start(): void {
@@ -192,7 +194,7 @@ class Forwarding {
     const out = this.#out;
     const length = contentLength(request.rawHeaders);
     let seen = 0;
-    if (hasBody(request.rawHeaders)) out.flushHeaders();
+    if (hasBody(request.rawHeaders)) out.write(HEAD_ALONE);
     request.on('data', (chunk: Buffer) => {
       this.#exchange.requestData(chunk);
       seen += chunk.length;
@@ -218,10 +220,11 @@ class Forwarding {
     }
     response.sendDate = false;
     response.writeHead(status, statusMessage, endToEnd(rawHeaders) as unknown as http.OutgoingHttpHeaders);
-    response.flushHeaders();
+    response.write(HEAD_ALONE);
     this.#exchange.responseHead(status, rawHeaders);
 
-    const rewriter = this.#rewriter(answered);
+    const rewriter = this.#rewriterFor(answered);
+    this.#rewriter = rewriter;
     answered.on('data', (chunk: Buffer) => {
       const passed = rewriter === undefined ? chunk : rewriter.push(chunk);
       if (passed.length > 0) passOn(passed, answered, response);
@@ -230,7 +233,6 @@ class Forwarding {
     answered.on('end', () => {
       const rest = rewriter?.end();
       if (rest !== undefined && rest.length > 0) response.write(rest);
-      if (rewriter?.rewritten === true) this.#exchange.note('ENDPOINT_REWRITTEN');
       const trailers = pairsOf(answered.rawTrailers);
       if (trailers.length > 0) response.addTrailers(trailers);
       response.end();
@@ -247,7 +249,7 @@ class Forwarding {
     });
   }
 
-  #rewriter(answered: http.IncomingMessage): EndpointRewriter | undefined {
+  #rewriterFor(answered: http.IncomingMessage): EndpointRewriter | undefined {
     const { method, rawHeaders: asked } = this.#request;
     const { rawHeaders } = answered;
     const plain = headerValues(rawHeaders, 'content-encoding').every((coding) => coding === 'identity');
@@ -274,6 +276,7 @@ class Forwarding {
   #end(how: Parameters<Exchange['end']>[0], code?: string): void {
     if (this.#ended) return;
     this.#ended = true;
+    if (this.#rewriter?.rewritten === true) this.#exchange.note('ENDPOINT_REWRITTEN');
     this.#exchange.end(how, code);
   }
 }

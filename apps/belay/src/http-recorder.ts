@@ -50,7 +50,7 @@ export class HttpRecorder {
   readonly parts: HttpRecorderParts;
   readonly #endpoints = new Map<string, string>();
   #exchanges = 0;
-  readonly #decoding = new Set<Promise<void>>();
+  readonly #open = new Set<Promise<void>>();
 
   constructor(parts: HttpRecorderParts) {
     this.parts = parts;
@@ -59,7 +59,13 @@ export class HttpRecorder {
   /** A request that is about to be forwarded. */
   begin(head: RequestHead): Exchange {
     const exchange = ++this.#exchanges;
-    return new Exchange(this, exchange, head);
+    let ended = (): void => undefined;
+    this.#pending(
+      new Promise((resolve) => {
+        ended = resolve;
+      }),
+    );
+    return new Exchange(this, exchange, head, ended);
   }
 
   /** A request that is not forwarded. */
@@ -76,15 +82,14 @@ export class HttpRecorder {
     });
   }
 
-  /** Resolves when everything that was seen is on record. */
+  /** Resolves when every exchange has ended and is on record. */
   async settled(): Promise<void> {
-    while (this.#decoding.size > 0) await Promise.all(this.#decoding);
+    while (this.#open.size > 0) await Promise.all(this.#open);
   }
 
-  /** Something that is still to be put on record. */
-  pending(work: Promise<void>): void {
-    const done = work.finally(() => this.#decoding.delete(done));
-    this.#decoding.add(done);
+  #pending(work: Promise<void>): void {
+    const done = work.finally(() => this.#open.delete(done));
+    this.#open.add(done);
   }
 
   conversationOf(exchange: number, { target, headers }: RequestHead): string {
@@ -124,9 +129,12 @@ export class Exchange {
   #response: Body | undefined;
   #announced: string | undefined;
   #findings: string[] = [];
+  /** Called when all of it is on record. */
+  readonly #ended: () => void;
   #requestEnded = false;
 
-  constructor(owner: HttpRecorder, exchange: number, head: RequestHead) {
+  constructor(owner: HttpRecorder, exchange: number, head: RequestHead, ended: () => void) {
+    this.#ended = ended;
     this.#owner = owner;
     this.#exchange = exchange;
     this.#head = head;
@@ -216,10 +224,11 @@ export class Exchange {
         code,
         findings: this.#findings.length === 0 ? undefined : this.#findings,
       });
+      this.#ended();
     };
     const decoded = this.#response?.finishDecoding();
     if (decoded === undefined) finish();
-    else this.#owner.pending(decoded.then(finish));
+    else void decoded.then(finish);
   }
 
   #frame(direction: 'c2s' | 's2c', frame: Omit<Frame, 'terminator'>): void {
