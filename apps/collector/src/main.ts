@@ -35,8 +35,11 @@ async function run(config: CollectorProcessConfig): Promise<void> {
       await collector.close();
       await health.close();
       log.info('stopped');
+      // A connection to NATS that was never made would go on being tried.
+      process.exit(0);
     })());
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void leave());
+  log.info('waiting for requests');
   await app.listen();
   state = 'ok';
   log.info({ health: health.port }, 'taking requests');

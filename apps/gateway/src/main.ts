@@ -26,8 +26,9 @@ async function run(config: GatewayProcessConfig): Promise<void> {
       await gateway.close();
       await collector.close();
       await database.destroy();
-      process.exitCode = exitCode;
       log.info('stopped');
+      // A connection to NATS that was never made would go on being tried.
+      process.exit(exitCode);
     })());
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void leave(0));
 

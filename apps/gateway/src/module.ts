@@ -160,7 +160,7 @@ function prepare(fastify: FastifyInstance, gate: { readonly closing: boolean }):
     }
   });
   fastify.addHook('onRequest', async (request, reply) => {
-    void reply.header('belay-request-id', request.id);
+    void reply.header('belay-request-id', request.id).header('x-content-type-options', 'nosniff');
     if (!gate.closing) return;
     void reply.header('connection', 'close');
     throw new ProblemError('shutting_down', 'This process is going down; another one will answer.', {

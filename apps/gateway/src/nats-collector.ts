@@ -22,7 +22,7 @@ import {
   SUBJECTS,
 } from '@belay/contracts/rpc';
 import type { Msg, NatsConnection } from '@nats-io/transport-node';
-import { filter, firstValueFrom, map, merge, type Observable, timeout } from 'rxjs';
+import { firstValueFrom, map, merge, Subject, timeout } from 'rxjs';
 import type { Logger } from 'pino';
 
 export interface NatsOptions {
@@ -40,8 +40,8 @@ export class NatsCollector implements CollectorApi {
   readonly #client: ClientNats;
   readonly #timeoutMs: number;
   readonly #log: Logger;
-  /** Fails when the connection goes: an answer that was under way then never comes. */
-  readonly #lost: Observable<never>;
+  /** The connection went: an answer that was under way never comes. */
+  readonly #lost = new Subject<void>();
 
   constructor({ servers, timeoutMs, log }: NatsOptions) {
     this.#timeoutMs = timeoutMs;
@@ -55,12 +55,8 @@ export class NatsCollector implements CollectorApi {
       serializer: { serialize: ({ data }: { data: Buffer }) => ({ data }) },
       deserializer: { deserialize: ({ data }: Msg) => ({ response: Buffer.from(data), isDisposed: true }) },
     });
-    this.#lost = this.#client.status.pipe(
-      filter((status: string) => status !== 'connected'),
-      map(() => {
-        throw new Error('the connection to NATS was lost');
-      }),
-    );
+    // The event, not the state: `status` can stay at `reconnecting` beside a connection that works.
+    this.#client.on('disconnect', () => this.#lost.next());
   }
 
   /** Goes on in the background until NATS is there. Rejects when it carries less than a frame. */
@@ -103,7 +99,7 @@ export class NatsCollector implements CollectorApi {
   async #ask<T>(subject: string, frame: Buffer, decode: (frame: Buffer) => Outcome<T>): Promise<Outcome<T>> {
     try {
       const answer = this.#client.send<Buffer, Buffer>(subject, frame).pipe(timeout(this.#timeoutMs));
-      return decode(await firstValueFrom(merge(answer, this.#lost)));
+      return decode(await firstValueFrom(merge(answer, this.#lost.pipe(map(lost)))));
     } catch (error) {
       this.#log.warn({ err: error, subject }, 'the collector did not answer');
       const fault: CollectorFault = {
@@ -127,4 +123,8 @@ async function within(ms: number, work: Promise<void>): Promise<void> {
   } finally {
     clearTimeout(timer);
   }
+}
+
+function lost(): never {
+  throw new Error('the connection to NATS was lost');
 }

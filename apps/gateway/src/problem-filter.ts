@@ -38,6 +38,7 @@ export class ProblemFilter implements ExceptionFilter {
   catch(error: unknown, host: ArgumentsHost): void {
     const http = host.switchToHttp();
     const problem = toProblem(error);
+    if (problem.code === 'unavailable' && problem !== error) this.#log.warn({ err: error }, 'unavailable');
     if (problem.code === 'internal') {
       const { method, url } = http.getRequest<FastifyRequest>();
       this.#log.error({ err: error, method, url }, 'unexpected error');
@@ -61,6 +62,9 @@ export function sendProblem(reply: FastifyReply, problem: ProblemError): void {
 
 export function toProblem(error: unknown): ProblemError {
   if (error instanceof ProblemError) return error;
+  if (isDatabaseAway(error)) {
+    return new ProblemError('unavailable', 'The database can not be reached now.', { retryAfter: 1 });
+  }
   const code = (error as { code?: unknown } | undefined)?.code;
   const known = typeof code === 'string' ? FASTIFY[code] : undefined;
   if (known) return known[0] === 'not_found' ? notFound() : new ProblemError(...known);
@@ -72,4 +76,14 @@ export function toProblem(error: unknown): ProblemError {
   const byStatus = status === undefined ? undefined : BY_STATUS[status];
   if (byStatus) return new ProblemError(...byStatus);
   return new ProblemError('internal', 'Something went wrong on our side; the log of the service says what.');
+}
+
+/** Errors of the way to the database, and PostgreSQL's own of starting, stopping and being full (classes 08, 53, 57P). */
+function isDatabaseAway(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const { code } = error as Error & { code?: unknown };
+  if (typeof code === 'string') {
+    return /^(?:08...|53...|57P0[1-3]|ECONN(?:REFUSED|RESET)|ENOENT|EPIPE|ETIMEDOUT|ENOTFOUND)$/.test(code);
+  }
+  return /^(?:Connection terminated|timeout exceeded when trying to connect)/.test(error.message);
 }

@@ -42,6 +42,8 @@ async function run(config: WorkerProcessConfig): Promise<void> {
       await database.destroy();
       await health.close();
       log.info('stopped');
+      // A connection to NATS that was never made would go on being tried.
+      process.exit(0);
     })());
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void leave());
   state = 'ok';
