@@ -50,7 +50,7 @@ describe('the tree as it is', () => {
     expect(loaded.filter((name) => NEST_OR_POSTGRES.test(name))).toEqual([]);
   });
 
-  it.each(['proxy', 'forward', 'login', 'wrap', 'trace'])(
+  it.each(['proxy', 'forward', 'otlp', 'login', 'wrap', 'trace'])(
     'belay %s never loads them, lazily or not',
     (command) => {
       const entry = `apps/belay/src/${command}.ts`;

@@ -4,7 +4,7 @@
  */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { type AddressInfo, isIP } from 'node:net';
+import type { AddressInfo } from 'node:net';
 import { promisify } from 'node:util';
 import { gunzip } from 'node:zlib';
 import {
@@ -18,6 +18,7 @@ import {
   type Refusals,
   RPC_CODE,
 } from '@belay/otlp';
+import { type Admission, contentLength, isLoopback, mediaType, refusal } from './http-headers.js';
 
 export interface ReceiverLimits {
   /** Bytes of a body as it was sent, and unpacked. */
@@ -90,6 +91,7 @@ const later = (status: 429 | 503, seconds: number, message: string): Refused =>
 export class OtlpReceiver {
   readonly #parts: ReceiverParts;
   readonly #server: Server;
+  #admission: Admission = { port: 0, loopbackOnly: true, hosts: [], origins: [] };
   #active = 0;
   #closing = false;
 
@@ -108,16 +110,26 @@ export class OtlpReceiver {
     this.#server.on('clientError', (_error, socket) => socket.destroy());
   }
 
-  /** Returns the port, which is a free one when `port` is 0. Rejects with what the operating system says. */
-  async listen(host: string, port: number): Promise<number> {
+  /**
+   * `host` as in a URL, IPv6 in brackets; `names` are other names this machine is called by. Returns the port, which is
+   * a free one when `port` is 0. Rejects with what the operating system says.
+   */
+  async listen(host: string, port: number, names: readonly string[] = []): Promise<number> {
     await new Promise<void>((resolve, reject) => {
       this.#server.once('error', reject);
-      this.#server.listen(port, host, () => {
+      this.#server.listen(port, host.replace(/^\[|\]$/g, ''), () => {
         this.#server.off('error', reject);
         resolve();
       });
     });
-    return (this.#server.address() as AddressInfo).port;
+    const { port: bound } = this.#server.address() as AddressInfo;
+    this.#admission = {
+      port: bound,
+      loopbackOnly: isLoopback(host),
+      hosts: names.map((name) => name.toLowerCase()),
+      origins: [],
+    };
+    return bound;
   }
 
   /** Takes no more requests, and waits a moment for those that are under way. */
@@ -131,7 +143,7 @@ export class OtlpReceiver {
   }
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const encoding = ENCODINGS[mediaType(request)];
+    const encoding = ENCODINGS[mediaType(request.rawHeaders) ?? ''];
     // Senders of what is neither can read JSON.
     const type = MEDIA_TYPE[encoding ?? 'json'];
     const answer = (status: number, headers: Readonly<Record<string, string>>, body: Buffer): void => {
@@ -160,9 +172,12 @@ export class OtlpReceiver {
   }
 
   async #accept(request: IncomingMessage, encoding: OtlpEncoding | undefined): Promise<Buffer> {
-    const why = strangerOf(request);
-    if (why !== undefined) throw new Refused(403, RPC_CODE.permissionDenied, why);
-    const [path = ''] = (request.url ?? '').split('?');
+    const target = request.url ?? '';
+    const why = refusal(request.rawHeaders, target, this.#admission);
+    if (why !== undefined) {
+      throw new Refused(403, RPC_CODE.permissionDenied, `the ${why.toLowerCase()} is not of this machine`);
+    }
+    const [path = ''] = target.split('?');
     const signal = Object.hasOwn(SIGNALS, path) ? SIGNALS[path] : undefined;
     if (signal === undefined) throw new Refused(404, RPC_CODE.notFound, 'no such path');
     if (request.method !== 'POST') {
@@ -224,13 +239,9 @@ function refusalOf(error: unknown): Refused {
     : new Refused(400, RPC_CODE.invalidArgument, error.message);
 }
 
-const mediaType = (request: IncomingMessage): string =>
-  (request.headers['content-type'] ?? '').split(';')[0]?.trim().toLowerCase() ?? '';
-
 /** A body of at most `limit` bytes. Memory grows with what has come, not with what was announced. */
 async function readBody(request: IncomingMessage, limit: number): Promise<Buffer> {
-  const announced = Number(request.headers['content-length'] ?? 0);
-  if (announced > limit) throw tooLarge('the body', limit);
+  if ((contentLength(request.rawHeaders) ?? 0) > limit) throw tooLarge('the body', limit);
   return await new Promise((resolve, reject) => {
     let bytes = Buffer.allocUnsafe(FIRST_ALLOCATION);
     let length = 0;
@@ -267,39 +278,4 @@ async function unpacked(body: Buffer, limit: number): Promise<Buffer> {
     }
     throw new Refused(400, RPC_CODE.invalidArgument, 'the body is not gzip');
   }
-}
-
-/**
- * Keeps web pages away, whose names may be made to resolve to this machine (DNS rebinding): they send that name as
- * Host, and as Origin. A numeric address can't be made to point here by a page.
- */
-function strangerOf(request: IncomingMessage): string | undefined {
-  const { host, origin } = request.headers;
-  if (!isLocalName(hostOf(`http://${host ?? ''}`), request.socket.localAddress)) {
-    return 'the Host is not of this machine';
-  }
-  return origin === undefined || isLocalName(hostOf(origin), undefined)
-    ? undefined
-    : 'the Origin is not of this machine';
-}
-
-function hostOf(url: string): string | undefined {
-  return URL.canParse(url) ? new URL(url).hostname : undefined;
-}
-
-/** A loopback name, or the very address that the connection came in on. */
-function isLocalName(name: string | undefined, address: string | undefined): boolean {
-  if (name === undefined) return false;
-  return isLoopback(name) || name.replace(/^\[|\]$/g, '') === address?.replace(/^::ffff:/, '');
-}
-
-/** `localhost`, names under it, and loopback addresses, IPv6 with or without brackets. */
-export function isLoopback(name: string): boolean {
-  const host = name.toLowerCase().replace(/^\[|\]$/g, '');
-  return (
-    host === 'localhost' ||
-    host.endsWith('.localhost') ||
-    host === '::1' ||
-    (isIP(host) === 4 && host.startsWith('127.'))
-  );
 }

@@ -9,9 +9,10 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { Attestation, type Leftover } from './attestation.js';
 import { readConfig } from './config.js';
 import { findLogin } from './credentials.js';
+import { isLoopback } from './http-headers.js';
 import { badInput, EXIT, type ExitCode, unavailable, usage } from './exit.js';
 import { type LoginOptions, loginOptions, seconds, sinkName, withLogin } from './option-values.js';
-import { isLoopback, OtlpReceiver, RECEIVER_LIMITS } from './otlp-receiver.js';
+import { OtlpReceiver, RECEIVER_LIMITS } from './otlp-receiver.js';
 import { OtlpRecorder } from './otlp-recorder.js';
 import { writeOut } from './output.js';
 
@@ -19,6 +20,7 @@ import { writeOut } from './output.js';
 const TELL_EVERY = 60_000;
 
 interface Address {
+  /** As in a URL: IPv6 in brackets. */
   readonly host: string;
   readonly port: number;
 }
@@ -26,6 +28,7 @@ interface Address {
 interface OtlpOptions extends LoginOptions {
   readonly listen: Address;
   readonly allowRemote?: boolean;
+  readonly allowHost?: string[];
   readonly sink: string;
   readonly trace?: string;
   readonly state?: string;
@@ -53,13 +56,12 @@ async function receive(options: OtlpOptions): Promise<void> {
   const run = await Run.open(options);
   let port: number;
   try {
-    port = await run.receiver.listen(listen.host, listen.port);
+    port = await run.receiver.listen(listen.host, listen.port, options.allowHost);
   } catch (error) {
     await run.finish(0, giveUp.signal);
     throw explain(error, listen);
   }
-  const host = listen.host.includes(':') ? `[${listen.host}]` : listen.host;
-  const url = `http://${host}:${port}`;
+  const url = `http://${listen.host}:${port}`;
   const { log, epoch, trace } = run;
   await writeOut(
     options.json === true
@@ -222,7 +224,7 @@ function address(text: string): Address {
   const [, host = '', port = ''] = /^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})$/.exec(text) ?? [];
   if (host === '' || Number(port) > 65_535)
     throw new InvalidArgumentError('HOST:PORT, such as 127.0.0.1:4318.');
-  return { host: host.replace(/^\[|\]$/g, ''), port: Number(port) };
+  return { host, port: Number(port) };
 }
 
 function lines(text: string): number {
@@ -240,6 +242,11 @@ export function register(program: Command): void {
       address('127.0.0.1:4318'),
     )
     .option('--allow-remote', 'listen on an address that other machines can reach')
+    .option(
+      '--allow-host <name>',
+      'another name by which this machine is called; may be given again',
+      (name: string, before?: string[]) => [...(before ?? []), name],
+    )
     .option('--sink <name>', 'name of this sink', sinkName, 'otlp')
     .option('--trace <dir>', 'where the spans are kept (BELAY_TRACE_DIR, then STATE/traces)')
     .option('--state <dir>', 'state directory: traces, spools, secrets (BELAY_STATE)')
