@@ -194,7 +194,7 @@ class Forwarding {
     const out = this.#out;
     const length = contentLength(request.rawHeaders);
     let seen = 0;
-    if (hasBody(request.rawHeaders)) out.write(HEAD_ALONE);
+    soon(out);
     request.on('data', (chunk: Buffer) => {
       this.#exchange.requestData(chunk);
       seen += chunk.length;
@@ -220,14 +220,20 @@ class Forwarding {
     }
     response.sendDate = false;
     response.writeHead(status, statusMessage, endToEnd(rawHeaders) as unknown as http.OutgoingHttpHeaders);
-    response.write(HEAD_ALONE);
-    this.#exchange.responseHead(status, rawHeaders);
+    let headSeen = false;
+    const seeHead = (): void => {
+      if (headSeen) return;
+      headSeen = true;
+      this.#exchange.responseHead(status, rawHeaders);
+    };
+    soon(response, seeHead);
 
     const rewriter = this.#rewriterFor(answered);
     this.#rewriter = rewriter;
     answered.on('data', (chunk: Buffer) => {
       const passed = rewriter === undefined ? chunk : rewriter.push(chunk);
       if (passed.length > 0) passOn(passed, answered, response);
+      seeHead();
       this.#exchange.responseData(chunk);
     });
     answered.on('end', () => {
@@ -236,11 +242,13 @@ class Forwarding {
       const trailers = pairsOf(answered.rawTrailers);
       if (trailers.length > 0) response.addTrailers(trailers);
       response.end();
+      seeHead();
       this.#end('complete');
     });
     answered.on('error', () => undefined);
     answered.on('close', () => {
       if (answered.complete) return;
+      seeHead();
       // The server broke off. So do we, once everything that came has been passed on: an end would look like one.
       const rest = rewriter?.end();
       if (rest !== undefined && rest.length > 0) response.write(rest);
@@ -279,6 +287,14 @@ class Forwarding {
     if (this.#rewriter?.rewritten === true) this.#exchange.note('ENDPOINT_REWRITTEN');
     this.#exchange.end(how, code);
   }
+}
+
+/** Sends a head that no body came with, so that nobody waits for it; with the body, it costs no packet of its own. */
+function soon(message: http.OutgoingMessage, then?: () => void): void {
+  setImmediate(() => {
+    if (!message.writableEnded && !message.destroyed) message.write(HEAD_ALONE);
+    then?.();
+  });
 }
 
 /** Writes, and stops the source while the receiver is full. */
