@@ -24,7 +24,7 @@ export interface ReceiverLimits {
   /** Bytes of a body as it was sent, and unpacked. */
   readonly body: number;
   readonly unpacked: number;
-  /** Requests at the same time; each may hold a body of both sizes. */
+  /** Requests at the same time; each may hold a body as it was sent, and one of them that body unpacked. */
   readonly requests: number;
 }
 
@@ -93,6 +93,8 @@ export class OtlpReceiver {
   readonly #server: Server;
   #admission: Admission = { port: 0, loopbackOnly: true, hosts: [], origins: [] };
   #active = 0;
+  /** Ends when the newest request that was let in has ended. */
+  #last: Promise<void> = Promise.resolve();
   #closing = false;
 
   constructor(parts: ReceiverParts) {
@@ -216,10 +218,25 @@ export class OtlpReceiver {
       dropped('metrics');
       return encodeAnswer(encoding, signal, undefined);
     }
-    const plain = packing === 'gzip' ? await unpacked(body, limits.unpacked) : body;
-    // Others may have filled it while this one was read. From here to the answer nothing waits.
-    this.#requireRoom();
-    return encodeAnswer(encoding, signal, take(decodeRequest(signal, encoding, plain)));
+    return await this.#alone(async () => {
+      const plain = packing === 'gzip' ? await unpacked(body, limits.unpacked) : body;
+      // Others may have filled it while this one was read. From here to the answer nothing waits.
+      this.#requireRoom();
+      return encodeAnswer(encoding, signal, take(decodeRequest(signal, encoding, plain)));
+    });
+  }
+
+  /** One body at a time is unpacked and decoded: so many as come at once, memory holds one of full size. */
+  async #alone<T>(work: () => Promise<T>): Promise<T> {
+    const before = this.#last;
+    let done = (): void => undefined;
+    this.#last = new Promise((resolve) => (done = resolve));
+    await before;
+    try {
+      return await work();
+    } finally {
+      done();
+    }
   }
 
   #requireRoom(): void {
