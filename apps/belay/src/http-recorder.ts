@@ -232,11 +232,10 @@ export class Exchange {
   }
 
   #frame(direction: 'c2s' | 's2c', frame: Omit<Frame, 'terminator'>): void {
-    this.#owner.parts.recorder.frame(
-      direction,
-      { ...frame, terminator: 'none' },
-      { exchange: this.#exchange, conversation: this.#conversation },
-    );
+    this.#owner.parts.recorder.frame(direction, Object.assign(frame, { terminator: 'none' as const }), {
+      exchange: this.#exchange,
+      conversation: this.#conversation,
+    });
   }
 
   /** Only messages are kept. An address of a session is as good as its id, and what others mean nobody knows. */

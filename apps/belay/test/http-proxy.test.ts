@@ -4,9 +4,10 @@ import { createServer, request as httpRequest, type IncomingMessage } from 'node
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { brotliCompressSync, createGzip, gzipSync } from 'node:zlib';
-import { checkTrace, recordData } from '@belay/trace';
+import { checkTrace, readTrace, recordData } from '@belay/trace';
 import fc from 'fast-check';
 import { afterEach, describe, expect, test } from 'vitest';
+import { readTurns, type TraceItem } from '../src/turns.js';
 import {
   answering,
   byteServer,
@@ -187,6 +188,60 @@ describe('bytes', () => {
       last = (part as Buffer).subarray(-1).toString();
     }
     expect([size, last]).toEqual([total + 1, '!']);
+  });
+
+  test.each<[string, Buffer, string | undefined]>([
+    ['a batch', Buffer.from('[{"jsonrpc":"2.0","id":1,"method":"a"},{"id":"1","method":"b"}]'), undefined],
+    ['an empty batch', Buffer.from('[]'), undefined],
+    ['invalid UTF-8', Buffer.from('7b226964223a312c2273223a22c328227d', 'hex'), 'INVALID_UTF8'],
+    ['a byte order mark', Buffer.from('\ufeff{"id":1,"method":"a"}'), 'BYTE_ORDER_MARK'],
+    ['no JSON', Buffer.from('Starting…\n'), 'NON_JSON'],
+    ['id null', Buffer.from('{"jsonrpc":"2.0","id":null,"method":"a"}'), 'ID_NULL'],
+    ['id 1.5', Buffer.from('{"jsonrpc":"2.0","id":1.5,"method":"a"}'), 'ID_FRACTIONAL'],
+  ])('%s passes as it is, and what is odd is said', async (_, body, finding) => {
+    const seen: Buffer[] = [];
+    const server = await answering(
+      Buffer.concat([
+        Buffer.from(
+          `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n`,
+        ),
+        body,
+      ]),
+      seen,
+    );
+    const proxy = await proxyTo(up(server));
+    expect((await ask(proxy.port, { headers: JSON_TYPE, body })).body.equals(body)).toBe(true);
+    expect(seen[0]?.subarray(-body.length).equals(body)).toBe(true);
+    for (const frame of ofType(await proxy.records(), 'frame')) {
+      expect(recordData(frame)?.equals(body)).toBe(true);
+      if (finding !== undefined) expect(frame.findings).toContain(finding);
+    }
+  });
+
+  test('a cancellation overtakes the call it is for, and retires it', async () => {
+    let waiting: Socket | undefined;
+    const port = await byteServer((bytes, socket) => {
+      if (!isWhole(bytes)) return;
+      if (!bytes.includes('cancelled')) {
+        waiting = socket;
+        return;
+      }
+      socket.end('HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n');
+      waiting?.end(json(RESULT));
+    });
+    const proxy = await proxyTo(up(port));
+    const headers = { ...JSON_TYPE, 'mcp-session-id': 's' };
+    const call = ask(proxy.port, { headers, body: CALL });
+    await expect.poll(() => waiting !== undefined).toBe(true);
+    const cancel = '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}';
+    expect((await ask(proxy.port, { headers, body: cancel })).status).toBe(202);
+    expect((await call).body.toString()).toBe(RESULT);
+    const turns: TraceItem[] = [];
+    await proxy.records();
+    for await (const item of readTurns(readTrace(`${proxy.folder}/trace.jsonl`))) turns.push(item);
+    expect(turns.filter(({ type }) => type === 'turn')).toMatchObject([
+      { outcome: 'cancelled', findings: ['ANSWER_AFTER_CANCEL'] },
+    ]);
   });
 
   test('what is recorded of a request is there before the server has its last byte', async () => {
