@@ -2,13 +2,14 @@
 
 import { createHmac } from 'node:crypto';
 import { resolve } from 'node:path';
+import { setDefaultHighWaterMark } from 'node:stream';
 import type { Command } from 'commander';
 import { readConfig } from './config.js';
 import { usage } from './exit.js';
 import { type LoginOptions, loginOptions, seconds, sinkName, withLogin } from './option-values.js';
 import type { Recorder } from './recorder.js';
 import { Recording } from './recording.js';
-import { relay, StandardError, standardOutput } from './relay.js';
+import { BEHIND, relay, StandardError, standardOutput } from './relay.js';
 import { exitCodeOf, resolveProgram, type ServerEnd, ServerProcess, StartError } from './server-process.js';
 
 /** Our own secrets; the server has no use for them. Everything else of the environment is passed on. */
@@ -39,6 +40,7 @@ const also = (value: string, before?: string[]): string[] => [...(before ?? []),
 
 async function runProxy(command: readonly string[], options: ProxyOptions): Promise<void> {
   const config = withLogin(readConfig(), options);
+  setDefaultHighWaterMark(false, BEHIND);
   const [program, ...args] = command as [string, ...string[]];
   const stderr = new StandardError();
   const warn = (message: string): void => stderr.write(Buffer.from(`belay: ${message}\n`));

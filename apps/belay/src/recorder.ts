@@ -116,11 +116,10 @@ export class Recorder {
   /** Appends `session.close` and closes the trace. The epoch is its owner's to close. */
   close(end: { readonly exit?: number | undefined; readonly signal?: string | undefined }): void {
     const { epoch, session, trace } = this.#parts;
-    const stated = epoch?.stated();
-    epoch?.append({
+    epoch?.appendStated({
       kind: 'session.close',
       session,
-      attrs: { ...stated, calls: this.#calls, exit: end.exit, signal: end.signal },
+      attrs: { calls: this.#calls, exit: end.exit, signal: end.signal },
     });
     trace?.close(end);
   }
@@ -137,7 +136,7 @@ export class Recorder {
 
   #record(direction: Direction, frame: Frame, carried?: Carried): void {
     const { epoch, trace } = this.#parts;
-    const content = readFrame(frame);
+    const content = readFrame(frame, MAX_CANONICAL);
     const seqs = this.#envelopes(direction, frame, content, carried).map(
       (draft) => epoch?.append(draft) ?? 0,
     );
@@ -147,13 +146,13 @@ export class Recorder {
         dir: direction,
         size: frame.size,
         sha256: frame.sha256,
-        oversize: frame.bytes === undefined ? true : undefined,
+        oversize: isOversize(frame) ? true : undefined,
         skimmed: skimmedOf(frame),
         seqs: epoch === undefined ? undefined : seqs,
         findings: content.findings.length === 0 ? undefined : content.findings,
         ...carried,
       },
-      frame.bytes,
+      frame.parts ?? frame.bytes,
     );
     if (content.messages.some(({ type }) => type === 'response')) trace?.sync();
     if (epoch !== undefined) this.#parts.onAppended();
@@ -187,7 +186,7 @@ export class Recorder {
     this.#calls++;
     const { tool } = call;
     const args = (request.params as { readonly arguments?: unknown } | undefined)?.arguments ?? {};
-    const canonical = frame.bytes !== undefined && frame.size <= MAX_CANONICAL;
+    const canonical = frame.size <= MAX_CANONICAL && frame.bytes !== undefined;
     const match = canonical ? orUndefined(() => matchId(this.#key, args)) : undefined;
     const id =
       match === undefined || tool === undefined
@@ -211,7 +210,7 @@ export class Recorder {
     const code = (response.error as { readonly code?: unknown } | null | undefined)?.code;
     const error = Number.isSafeInteger(code) ? (code as number) : undefined;
     const seen = response.ok ? (result?.content ?? result) : response.error;
-    const canonical = frame.bytes !== undefined && frame.size <= MAX_CANONICAL;
+    const canonical = frame.size <= MAX_CANONICAL && frame.bytes !== undefined;
     return this.#draft(frame, {
       kind: 'result',
       call: known?.call,
@@ -229,7 +228,7 @@ export class Recorder {
   }
 
   #draft(frame: Frame, draft: Draft): Draft {
-    const oversize = frame.bytes === undefined;
+    const oversize = isOversize(frame);
     return {
       ...draft,
       session: this.#parts.session,
@@ -250,6 +249,11 @@ export class Recorder {
     this.#occurrences.set(pair, occurrence);
     return occurrence;
   }
+}
+
+/** Without having its bytes put together, if they are there. */
+function isOversize(frame: Frame): boolean {
+  return frame.parts === undefined && frame.bytes === undefined;
 }
 
 function frameAttributes(

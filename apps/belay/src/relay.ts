@@ -4,6 +4,12 @@ import { fstatSync, write } from 'node:fs';
 import { Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
 
+/**
+ * What a receiver may be behind before its sender is held up; bytes. The platform's own default is less than one read,
+ * so that every chunk stops and starts its source.
+ */
+export const BEHIND = 1024 * 1024;
+
 /** Bytes of stderr kept for a reader that does not read; what comes on top is not passed on (the trace has it). */
 const MAX_UNREAD = 4 * 1024 * 1024;
 

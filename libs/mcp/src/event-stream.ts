@@ -131,6 +131,9 @@ export class EventStream {
     this.#type = [];
     if (this.#dataLines === 0) return;
     this.#dataLines = 0;
-    onEvent({ type: type === '' ? 'message' : type, data: { ...this.#data.take(), terminator: 'none' } });
+    onEvent({
+      type: type === '' ? 'message' : type,
+      data: Object.assign(this.#data.take(), { terminator: 'none' as const }),
+    });
   }
 }

@@ -55,8 +55,9 @@ export class Framer {
   }
 
   #take(): Frame {
-    const terminator = (this.#tail & 0xff) !== LF ? 'none' : this.#tail >> 8 === CR ? 'crlf' : 'lf';
+    const terminator: Frame['terminator'] =
+      (this.#tail & 0xff) !== LF ? 'none' : this.#tail >> 8 === CR ? 'crlf' : 'lf';
     this.#tail = 0;
-    return { ...this.#gatherer.take(), terminator };
+    return Object.assign(this.#gatherer.take(), { terminator });
   }
 }

@@ -8,11 +8,18 @@ const LF = 0x0a;
 /** Pieces below this are gathered in slabs, so that content sent byte by byte costs no more memory than its bytes. */
 const SMALL = 1024;
 const SLAB = 16 * 1024;
+/** Content above this is hashed as it comes, so that its last piece has no long wait behind it. Bytes. */
+const HASH_AT_ONCE = 128 * 1024;
 
 /** Content as it was received, or what is known of it when it was too large to keep. */
 export interface Gathered {
-  /** All bytes; undefined when there were more than the limit. May share memory with a chunk that was added. */
+  /**
+   * All bytes; undefined when there were more than the limit. May share memory with a chunk that was added. Content
+   * of several parts is put together when it is first asked for.
+   */
   readonly bytes: Buffer | undefined;
+  /** The same bytes in the pieces they are held in; may be absent where `bytes` is there. */
+  readonly parts?: readonly Buffer[] | undefined;
   /** What could be seen of oversize content as it went by. */
   readonly skimmed: Skimmer | undefined;
   readonly size: number;
@@ -28,7 +35,9 @@ export class Gatherer {
   #slab: Buffer | undefined;
   #slabUsed = 0;
   #size = 0;
+  /** Of what is in `#parts`, and of what was too much to keep; undefined while the content is small. */
   #hash: Hash | undefined;
+  /** Present once there was more than the limit. */
   #skimmer: Skimmer | undefined;
 
   constructor(limit: number = OBSERVATION_LIMIT) {
@@ -42,23 +51,20 @@ export class Gatherer {
 
   add(piece: Buffer): void {
     this.#size += piece.length;
-    if (this.#hash === undefined && this.#size > this.#limit) {
-      this.#hash = createHash('sha256');
+    if (this.#skimmer === undefined && this.#size > this.#limit) {
       this.#skimmer = new Skimmer();
-      for (const part of this.#flushParts()) {
-        this.#hash.update(part);
-        this.#skimmer.push(part);
-      }
+      this.#startHash();
+      for (const part of this.#flushParts()) this.#skimmer.push(part);
     }
-    if (this.#hash !== undefined) {
-      this.#hash.update(piece);
-      this.#skimmer?.push(piece);
+    if (this.#skimmer !== undefined) {
+      this.#hash?.update(piece);
+      this.#skimmer.push(piece);
     } else if (
       piece.length >= SMALL ||
       (this.#parts.length === 0 && this.#slab === undefined && piece.at(-1) === LF)
     ) {
       this.#closeSlab();
-      this.#parts.push(piece);
+      this.#keep(piece);
     } else {
       this.#addSmall(piece);
     }
@@ -73,9 +79,23 @@ export class Gatherer {
     this.#size = 0;
     this.#hash = undefined;
     this.#skimmer = undefined;
-    if (running !== undefined) return { bytes: undefined, skimmed, size, sha256: running.digest('hex') };
-    const bytes = parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts, size);
-    return { bytes, skimmed: undefined, size, sha256: hash('sha256', bytes, 'hex') };
+    if (skimmed !== undefined) {
+      return { bytes: undefined, skimmed, size, sha256: (running as Hash).digest('hex') };
+    }
+    if (running === undefined) {
+      const bytes = parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts, size);
+      return { bytes, skimmed: undefined, size, sha256: hash('sha256', bytes, 'hex') };
+    }
+    let bytes: Buffer | undefined;
+    return {
+      get bytes() {
+        return (bytes ??= parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts, size));
+      },
+      parts,
+      skimmed: undefined,
+      size,
+      sha256: running.digest('hex'),
+    };
   }
 
   #addSmall(piece: Buffer): void {
@@ -88,9 +108,22 @@ export class Gatherer {
   }
 
   #closeSlab(): void {
-    if (this.#slab !== undefined) this.#parts.push(this.#slab.subarray(0, this.#slabUsed));
+    if (this.#slab !== undefined) this.#keep(this.#slab.subarray(0, this.#slabUsed));
     this.#slab = undefined;
     this.#slabUsed = 0;
+  }
+
+  #keep(part: Buffer): void {
+    this.#parts.push(part);
+    if (this.#hash !== undefined) this.#hash.update(part);
+    else if (this.#size > HASH_AT_ONCE) this.#startHash();
+  }
+
+  /** Starts the running hash with the parts there are. */
+  #startHash(): void {
+    if (this.#hash !== undefined) return;
+    this.#hash = createHash('sha256');
+    for (const part of this.#parts) this.#hash.update(part);
   }
 
   #flushParts(): Buffer[] {

@@ -2,6 +2,8 @@ import { isUtf8 } from 'node:buffer';
 import type { Frame } from './frame.js';
 import { Skimmer } from './skim.js';
 
+const BRACE = 0x7b;
+
 /**
  * Identity of a JSON-RPC id: its type and value. `42` and `"42"` differ, `1` and `1.0` are one number. Numbers that a
  * double can't hold are identified by their own text.
@@ -56,13 +58,66 @@ export interface Content {
 
 /**
  * Reads a frame without ever failing: what is not JSON-RPC is said by name. Of an oversize frame only ids, method and
- * tool name are there, `params` and `result` being what was skimmed.
+ * tool name are there, `params` and `result` being what was skimmed. So it is of a single message larger than `whole`
+ * bytes: JSON of which only the brackets were checked; batches are read whole.
  */
-export function readFrame(frame: Frame): Content {
-  if (frame.bytes === undefined) return readSkimmed(frame.skimmed ?? new Skimmer());
+export function readFrame(frame: Frame, whole = Infinity): Content {
+  // `bytes` is not asked for before it is needed: it may have to be put together.
+  const skimmed = frame.size > whole ? skimFrame(frame) : undefined;
+  if (skimmed !== undefined) return skimmed;
+  return frame.bytes === undefined ? readSkimmed(frame.skimmed ?? new Skimmer()) : readWhole(frame.bytes);
+}
+
+/** Undefined where a skim will not do. */
+function skimFrame(frame: Frame): Content | undefined {
+  const parts = frame.parts ?? (frame.bytes === undefined ? [] : [frame.bytes]);
+  if (parts[0]?.[0] !== BRACE) return undefined;
+  const skimmer = new Skimmer();
+  const utf8 = new Utf8Check();
+  for (const part of parts) {
+    skimmer.push(part);
+    utf8.push(part);
+  }
+  if (!skimmer.isClosed || !utf8.end()) return undefined;
+  const content = readSkimmed(skimmer);
+  return content.kind === 'message' ? content : undefined;
+}
+
+/** Whether bytes that come in pieces are UTF-8; a character may be cut by the end of a piece. */
+class Utf8Check {
+  #rest: Buffer = Buffer.alloc(0);
+  #valid = true;
+
+  push(piece: Buffer): void {
+    if (!this.#valid) return;
+    // The last character of what is there so far, if it is not whole: at most its lead and two more.
+    let keep = 0;
+    for (let back = 1; back <= 3 && back <= piece.length; back++) {
+      const byte = piece[piece.length - back] as number;
+      if ((byte & 0xc0) === 0x80) continue;
+      const length = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+      if (length > back) keep = back;
+      break;
+    }
+    const end = piece.length - keep;
+    let start = 0;
+    if (this.#rest.length > 0) {
+      while (start < end && start < 3 && ((piece[start] as number) & 0xc0) === 0x80) start++;
+      this.#valid = isUtf8(Buffer.concat([this.#rest, piece.subarray(0, start)]));
+    }
+    this.#valid &&= isUtf8(piece.subarray(start, end));
+    this.#rest = piece.subarray(end);
+  }
+
+  end(): boolean {
+    return this.#valid && this.#rest.length === 0;
+  }
+}
+
+function readWhole(bytes: Buffer): Content {
   const findings: Finding[] = [];
-  let text = frame.bytes.toString('utf8');
-  if (!isUtf8(frame.bytes)) findings.push('INVALID_UTF8');
+  let text = bytes.toString('utf8');
+  if (!isUtf8(bytes)) findings.push('INVALID_UTF8');
   if (text.startsWith('\ufeff')) {
     findings.push('BYTE_ORDER_MARK');
     text = text.slice(1);
@@ -78,7 +133,7 @@ export function readFrame(frame: Frame): Content {
     const messages = value.map((member) => readMessage(member, undefined, findings));
     return { kind: 'batch', messages, findings };
   }
-  return { kind: 'message', messages: [readMessage(value, frame.bytes, findings)], findings };
+  return { kind: 'message', messages: [readMessage(value, bytes, findings)], findings };
 }
 
 function isObject(value: unknown): value is Readonly<Record<string, unknown>> {

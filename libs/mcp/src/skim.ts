@@ -3,6 +3,9 @@ const MAX_SCALAR = 1024;
 /** Members are looked at on this depth and above; below it, only brackets and quotes matter. */
 const DEEPEST = 2;
 
+/** Strings are searched byte by byte this far, then natively: calls out of the engine are not worth it for short ones. */
+const NEAR = 48;
+
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
@@ -25,6 +28,12 @@ export class Skimmer {
   /** Text of the token being read, or undefined when it is not worth keeping. */
   #token: number[] | undefined;
   #inScalar = false;
+  #opened = false;
+
+  /** Whether brackets and quotes were all closed; what is between them was not judged. */
+  get isClosed(): boolean {
+    return this.#opened && this.#depth === 0 && !this.#inString;
+  }
 
   /** Whether the outermost value is an array: a batch, whose members are not looked at. */
   get isArray(): boolean {
@@ -37,6 +46,10 @@ export class Skimmer {
 
   push(chunk: Uint8Array): void {
     for (let i = 0; i < chunk.length; i++) {
+      if (this.#inString && this.#token === undefined) {
+        i = this.#endOfString(chunk, i);
+        if (i === chunk.length) return;
+      }
       const c = chunk[i] as number;
       if (this.#inString) {
         this.#keep(c);
@@ -57,6 +70,7 @@ export class Skimmer {
         case 0x7b: // {
         case 0x5b: // [
           if (this.#depth >= 1 && this.#depth <= DEEPEST) this.#found('');
+          this.#opened = true;
           this.#depth++;
           if (this.#depth <= DEEPEST + 1) this.#isObject[this.#depth] = c === 0x7b;
           this.#expectKey = c === 0x7b;
@@ -86,6 +100,41 @@ export class Skimmer {
           }
           this.#keep(c);
       }
+    }
+  }
+
+  /**
+   * Where the string that is being passed over ends, from `from` on, or the length of the chunk; there `#escaped` is
+   * what the last byte made it.
+   */
+  #endOfString(chunk: Uint8Array, from: number): number {
+    let i = from;
+    if (this.#escaped) {
+      this.#escaped = false;
+      i++;
+    }
+    for (;;) {
+      const near = Math.min(chunk.length, i + NEAR);
+      for (; i < near; i++) {
+        const c = chunk[i];
+        if (c === QUOTE) return i;
+        if (c === BACKSLASH && ++i === chunk.length) {
+          this.#escaped = true;
+          return i;
+        }
+      }
+      if (i >= chunk.length) return chunk.length;
+      const quote = chunk.indexOf(QUOTE, i);
+      const end = quote < 0 ? chunk.length : quote;
+      let before = end;
+      while (before > i && chunk[before - 1] === BACKSLASH) before--;
+      const escapes = (end - before) % 2 === 1;
+      if (quote < 0) {
+        this.#escaped = escapes;
+        return end;
+      }
+      if (!escapes) return quote;
+      i = quote + 1;
     }
   }
 

@@ -175,7 +175,8 @@ export type TraceRecord = RecordBody & {
   readonly data?: string;
 };
 
-const DATA = ',"data":"';
+/** What stands between the members of a record and its content. */
+export const DATA = ',"data":"';
 
 export interface RecordStamp {
   readonly n: number;

@@ -9,7 +9,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { formatRecord, NO_RECORD, type RecordBody } from './record.js';
+import { DATA, formatRecord, NO_RECORD, type RecordBody } from './record.js';
 
 /** Time comes in as arguments: wall clock in RFC 3339 and a monotonic clock in microseconds. */
 export interface TraceClock {
@@ -25,17 +25,27 @@ export interface TraceEnd {
   readonly signal?: string | undefined;
 }
 
-/** Between two syncs at least this many milliseconds pass, so that a storm of turns costs a bounded number of them. */
+/** Where lines are put together; longer ones are written in pieces of this size. Bytes. */
+const STAGE = 256 * 1024;
+/** The longest piece of content, in bytes, whose base64 fits into the stage. */
+const STAGED_CONTENT = (STAGE / 4) * 3;
+
+/**
+ * Between two syncs at least this many milliseconds pass, so that a storm of turns costs a bounded number of them, and
+ * this many times what the last one took, so that a disk that can't keep up is not all there is to wait for.
+ */
 const SYNC_INTERVAL = 50;
+const SYNC_SHARE = 8;
+const MAX_SYNC_INTERVAL = 1_000;
 
 /**
  * Appends records to one new trace file (0600, in a directory that is made 0700 when it is missing).
  *
  * Owned by one process; there is no lock because the file's name is new. `append` never throws: the traffic it
  * observes must go on whatever the disk does. A record that could not be written is counted, and the first that can
- * be written again is preceded by a `gap` record that says how many are missing and why. Each record is one write of
- * one whole line to the page cache: kill -9 of this process loses nothing that `append` returned from; loss of power
- * loses what was not yet synced, as a torn tail.
+ * be written again is preceded by a `gap` record that says how many are missing and why. Each record is in the page
+ * cache when `append` returns, by one write unless it is long: kill -9 of this process loses nothing that `append`
+ * returned from, at most it leaves a torn tail; so does loss of power of what was not yet synced.
  */
 export class TraceWriter {
   readonly path: string;
@@ -52,6 +62,10 @@ export class TraceWriter {
   #reason: string | undefined;
   #syncing = false;
   #syncWanted = false;
+  readonly #stage = Buffer.allocUnsafeSlow(STAGE);
+  #staged = 0;
+  /** Bytes of the record being written that the file has. */
+  #written = 0;
 
   private constructor(path: string, fd: number | undefined, clock: TraceClock) {
     this.path = path;
@@ -78,8 +92,8 @@ export class TraceWriter {
     return this.#lost;
   }
 
-  /** Appends one record; false when it was lost. `data` is the content that `body.sha256` is of. */
-  append(body: Body, data?: Buffer): boolean {
+  /** Appends one record; false when it was lost. `data` is the content that `body.sha256` is of, whole or in parts. */
+  append(body: Body, data?: Buffer | readonly Buffer[]): boolean {
     if (this.#fd === undefined) {
       this.#lose('closed');
       return false;
@@ -105,11 +119,16 @@ export class TraceWriter {
     if (this.#syncing) return;
     this.#syncing = true;
     this.#syncWanted = false;
+    const began = this.#clock.monotonic();
     fdatasync(this.#fd, () => {
-      setTimeout(() => {
-        this.#syncing = false;
-        if (this.#syncWanted) this.sync();
-      }, SYNC_INTERVAL).unref();
+      const took = (this.#clock.monotonic() - began) / 1_000;
+      setTimeout(
+        () => {
+          this.#syncing = false;
+          if (this.#syncWanted) this.sync();
+        },
+        Math.min(MAX_SYNC_INTERVAL, Math.max(SYNC_INTERVAL, SYNC_SHARE * took)),
+      ).unref();
     });
   }
 
@@ -131,7 +150,7 @@ export class TraceWriter {
     closeSync(fd);
   }
 
-  #write(body: RecordBody, data: Buffer | undefined): boolean {
+  #write(body: RecordBody, data: Buffer | readonly Buffer[] | undefined): boolean {
     const fd = this.#fd as number;
     const stamp = {
       n: this.#n,
@@ -139,20 +158,77 @@ export class TraceWriter {
       at: Math.round(this.#clock.monotonic() - this.#started),
       prev: this.#prev,
     };
-    const { line, hash } = formatRecord(stamp, body, data);
-    const bytes = Buffer.from(`${line}\n`, 'utf8');
-    let written = 0;
+    const { line, hash } = formatRecord(stamp, body, undefined);
+    this.#staged = 0;
+    this.#written = 0;
     try {
-      while (written < bytes.length) written += writeSync(fd, bytes, written, bytes.length - written);
+      if (data === undefined) {
+        this.#put(fd, `${line}\n`);
+      } else {
+        this.#put(fd, line.slice(0, -1) + DATA);
+        this.#putBase64(fd, Buffer.isBuffer(data) ? [data] : data);
+        this.#put(fd, '"}\n');
+      }
+      this.#flush(fd);
     } catch (error) {
       this.#reason ??= (error as NodeJS.ErrnoException).code ?? 'UNKNOWN';
-      if (written > 0) this.#cutOff(fd);
+      if (this.#written > 0) this.#cutOff(fd);
       return false;
     }
-    this.#offset += bytes.length;
+    this.#offset += this.#written;
     this.#n++;
     this.#prev = hash;
     return true;
+  }
+
+  #put(fd: number, text: string): void {
+    // What UTF-8 can take at most.
+    if (text.length * 3 > STAGE) {
+      this.#flush(fd);
+      this.#writeAll(fd, Buffer.from(text, 'utf8'));
+      return;
+    }
+    if (text.length * 3 > STAGE - this.#staged) this.#flush(fd);
+    this.#staged += this.#stage.write(text, this.#staged, 'utf8');
+  }
+
+  /** Three bytes are four characters: what is left of a part goes in front of the next one. */
+  #putBase64(fd: number, parts: readonly Buffer[]): void {
+    let rest: Buffer = Buffer.alloc(0);
+    for (const part of parts) {
+      let at = 0;
+      if (rest.length > 0) {
+        at = Math.min(3 - rest.length, part.length);
+        rest = Buffer.concat([rest, part.subarray(0, at)]);
+        if (rest.length < 3) continue;
+        this.#encode(fd, rest);
+      }
+      const end = part.length - ((part.length - at) % 3);
+      for (; at < end; at += STAGED_CONTENT) {
+        this.#encode(fd, part.subarray(at, Math.min(end, at + STAGED_CONTENT)));
+      }
+      rest = part.subarray(end);
+    }
+    this.#encode(fd, rest);
+  }
+
+  #encode(fd: number, bytes: Buffer): void {
+    if (Math.ceil(bytes.length / 3) * 4 > STAGE - this.#staged) this.#flush(fd);
+    this.#staged += this.#stage.write(bytes.toString('base64'), this.#staged, 'latin1');
+  }
+
+  #flush(fd: number): void {
+    const staged = this.#stage.subarray(0, this.#staged);
+    this.#staged = 0;
+    this.#writeAll(fd, staged);
+  }
+
+  #writeAll(fd: number, bytes: Buffer): void {
+    for (let at = 0; at < bytes.length;) {
+      const written = writeSync(fd, bytes, at, bytes.length - at);
+      at += written;
+      this.#written += written;
+    }
   }
 
   /** A half-written line must not stay in front of the next one. If it can't be removed, the trace ends there, torn. */
