@@ -183,6 +183,9 @@ begin
   end loop;
 end $$;
 
+-- An owner who is no superuser may not take on a role it made without being granted it.
+grant belay_gateway, belay_collector, belay_worker to current_user;
+
 grant select on operators, tenants, admin_keys, projects, logs, heads, sinks, tokens, auditors, epochs, runs,
   entries, conflicts, tiles, checkpoints, receipts to belay_gateway, belay_collector, belay_worker;
 revoke select on operators, admin_keys, tokens, auditors from belay_worker;

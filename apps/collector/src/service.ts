@@ -70,6 +70,16 @@ export class CollectorService implements CollectorApi {
     return this.#sequencer.start();
   }
 
+  /** Why appends can't be answered at present; null when they can. */
+  trouble(): string | null {
+    return this.#sequencer.trouble();
+  }
+
+  /** Logs that must not be written until a person has looked at them. */
+  halted(): Promise<{ readonly origin: string; readonly reason: string }[]> {
+    return this.#sequencer.halted();
+  }
+
   close(): Promise<void> {
     return this.#sequencer.close();
   }

@@ -1,4 +1,5 @@
 import {
+  type AuditorState,
   type Head,
   type LogConfig,
   type LogRecord,
@@ -228,35 +229,57 @@ class PgLogTx implements LogTx {
     return rows.map((row: { next: number }) => row.next);
   }
 
-  async runs(sink: number, epoch: string, fromSeq: number, toSeq: number): Promise<Run[]> {
-    // Runs of one epoch don't overlap: the last one that starts at or before fromSeq is the only one to reach into it.
+  async runs(sink: number, epoch: string, seqs: readonly number[]): Promise<Run[]> {
+    // Runs of one epoch don't overlap: the last one that starts at or before a seq is the only one that may hold it.
     const { rows } = await this.#client.query({
       name: 'read_runs_by_seq',
-      text: `select ${RUN_COLUMNS} from runs where log = $1 and sink = $2 and epoch = $3 and conflict is null and sink > 0
-             and first_seq < $5 and first_seq >= coalesce((select max(first_seq) from runs where log = $1 and sink = $2
-               and epoch = $3 and conflict is null and sink > 0 and first_seq <= $4), $4)
-             order by first_seq`,
-      values: [this.record.log, sink, epochToUuid(epoch), fromSeq, toSeq],
+      text: `select distinct on (r.first_seq) r.* from unnest($4::bigint[]) as s(seq) cross join lateral (
+               select ${RUN_COLUMNS} from runs where log = $1 and sink = $2 and epoch = $3 and conflict is null
+                 and sink > 0 and first_seq <= s.seq order by first_seq desc limit 1
+             ) r where r.first_seq + r.count > s.seq order by r.first_seq`,
+      values: [this.record.log, sink, epochToUuid(epoch), seqs],
     });
-    return rows.map(toRun).filter((run) => run.firstSeq + run.count > fromSeq);
+    return rows.map(toRun);
   }
 
-  async conflicts(sink: number, epoch: string, fromSeq: number, toSeq: number): Promise<StoredConflict[]> {
+  async conflicts(
+    sink: number,
+    epoch: string,
+    lines: readonly { seq: number; hash: Buffer }[],
+  ): Promise<StoredConflict[]> {
     const { rows } = await this.#client.query({
       name: 'read_conflicts',
-      text: `select seq, hash, index from conflicts where log = $1 and sink = $2 and epoch = $3 and seq >= $4 and seq < $5
-             order by index`,
-      values: [this.record.log, sink, epochToUuid(epoch), fromSeq, toSeq],
+      text: `select c.seq, c.hash, c.index from unnest($4::bigint[], $5::bytea[]) as l(seq, hash)
+             join conflicts c on c.log = $1 and c.sink = $2 and c.epoch = $3 and c.seq = l.seq and c.hash = l.hash`,
+      values: [
+        this.record.log,
+        sink,
+        epochToUuid(epoch),
+        lines.map((line) => line.seq),
+        encodeByteaArray(lines.map((line) => line.hash)),
+      ],
     });
     return rows.map((row: { seq: number; hash: Buffer; index: number }) => ({ sink, epoch, ...row }));
   }
 
-  lines(from: number, to: number): Promise<{ index: number; line: Buffer }[]> {
-    return readLines(this.#client, this.record, from, to);
+  async linesAt(indexes: readonly number[]): Promise<Map<number, Buffer>> {
+    const { rows } = await this.#client.query({
+      name: 'read_lines_at',
+      text: 'select index, line from entries where log = $1 and index = any($2::bigint[])',
+      values: [this.record.log, indexes],
+    });
+    return new Map(rows.map((row: { index: number; line: Buffer }) => [row.index, row.line]));
   }
 
-  async runAt(index: number): Promise<Run | null> {
-    return (await readRuns(this.#client, this.record, index, index + 1))[0] ?? null;
+  async runsAt(indexes: readonly number[]): Promise<Run[]> {
+    const { rows } = await this.#client.query({
+      name: 'read_runs_at',
+      text: `select distinct on (r.first) r.* from unnest($2::bigint[]) as i(index) cross join lateral (
+               select ${RUN_COLUMNS} from runs where log = $1 and first <= i.index order by first desc limit 1
+             ) r where r.first + r.count > i.index order by r.first`,
+      values: [this.record.log, indexes],
+    });
+    return rows.map(toRun);
   }
 
   async write(write: LogWrite): Promise<void> {
@@ -495,7 +518,18 @@ async function readConfig(db: Queries, log: LogRecord): Promise<LogConfig> {
     text: 'select sink, name, declared, kind, required, domain, key, heartbeat from sinks where log = $1',
     values: [log.log],
   });
+  const auditors = await db.query({
+    name: 'read_auditors',
+    text: 'select id, issued_index, revoked_index from auditors where log = $1',
+    values: [log.log],
+  });
   return {
+    auditors: new Map(
+      auditors.rows.map((row): [string, AuditorState] => [
+        row.id as string,
+        { issuedIndex: row.issued_index, revokedIndex: row.revoked_index },
+      ]),
+    ),
     tokens: new Map(
       tokens.rows.map((row): [string, TokenState] => [
         row.id as string,

@@ -1,6 +1,6 @@
 import { attributesOf, extensionRule, type NamedKind } from './attributes.js';
 import { EnvelopeError } from './error.js';
-import { digest, origin, pattern, positive, sinkName, time, ulid, type Rule } from './rules.js';
+import { digest, origin, pattern, seq, sinkName, time, ulid, type Rule } from './rules.js';
 import { parseStrictJson } from './strict-json.js';
 
 /** Bytes of an envelope line without its LF. */
@@ -40,7 +40,7 @@ const RULES: Readonly<Record<string, Rule>> = {
   log: origin,
   sink: sinkName,
   epoch: ulid,
-  seq: positive,
+  seq,
   kind: (value) => (typeof value === 'string' ? undefined : 'a string'),
   time,
   digest,

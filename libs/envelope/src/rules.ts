@@ -39,6 +39,12 @@ export const int: Rule = (value) =>
 export const positive: Rule = (value) =>
   Number.isSafeInteger(value) && (value as number) >= 1 ? undefined : 'an integer from 1 to 2^53 - 1';
 
+/** The number after the last one is still a safe integer, so that a watermark can say what comes next. */
+export const seq: Rule = (value) =>
+  positive(value) === undefined && (value as number) < Number.MAX_SAFE_INTEGER
+    ? undefined
+    : 'an integer from 1 to 2^53 - 2';
+
 export const hashes: Rule = (value) =>
   Array.isArray(value) && value.length <= 64 && value.every((item) => hash(item) === undefined)
     ? undefined

@@ -20,6 +20,10 @@ import type { Hash } from '@belay/merkle';
  */
 export interface Anchor {
   last(origin: string): AnchorPoint | null;
+  /** Every log that something was recorded of. */
+  origins(): string[];
+  /** Why nothing can be recorded at present; null when it can, as far as is known. */
+  readonly trouble: Error | null;
   record(origin: string, size: number, root: Hash): Promise<void>;
 }
 
@@ -66,82 +70,88 @@ const NAME = 'anchor';
 /** Rewritten at start only, when it holds more than this many superseded lines. */
 const COMPACT_AT = 10_000;
 
+interface Waiter {
+  readonly origin: string;
+  readonly point: AnchorPoint | null;
+  readonly resolve: () => void;
+  readonly reject: (error: Error) => void;
+}
+
 /**
  * Append-only text, one line a record: `<origin> <size> <root hex>`, the last line of an origin counts. A torn last
  * line was never synced, hence nothing was signed for it: it is cut. One process at a time (the directory's lock is
  * the caller's). Appends of many logs share one fdatasync: what arrives while a sync runs goes with the next.
+ *
+ * When a write or a sync fails, nobody knows what is on the disk. What was durable before is known: it is written to
+ * a new file, synced and renamed before anything else is recorded, so a full disk costs refusals while it is full and
+ * nothing afterwards.
  */
 export class FileAnchor implements Anchor {
-  readonly #fd: number;
-  readonly #points: Map<string, AnchorPoint>;
+  readonly #dir: string;
+  #fd: number;
+  /** On the disk for certain. */
+  readonly #durable: Map<string, AnchorPoint>;
   /** Accepted, perhaps not yet durable: what the next record of the same log is checked against. */
-  #waiting: { text: string; resolve: () => void; reject: (error: Error) => void }[] = [];
+  #accepted: Map<string, AnchorPoint>;
+  #waiting: Waiter[] = [];
   #syncing = false;
   #failed: Error | null = null;
 
-  private constructor(fd: number, points: Map<string, AnchorPoint>) {
+  private constructor(dir: string, fd: number, points: Map<string, AnchorPoint>) {
+    this.#dir = dir;
     this.#fd = fd;
-    this.#points = points;
+    this.#durable = points;
+    this.#accepted = new Map(points);
   }
 
   /** Opens or creates `<dir>/anchor`; `dir` is created 0700 when it is missing. */
   static open(dir: string): FileAnchor {
     mkdirSync(dir, { recursive: true, mode: 0o700 });
-    const path = join(dir, NAME);
-    const points = new Map<string, AnchorPoint>();
-    let text = '';
-    try {
-      text = readFileSync(path, 'utf8');
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    }
-    const whole = text.slice(0, text.lastIndexOf('\n') + 1);
-    const lines = whole.split('\n').slice(0, -1);
-    lines.forEach((line, at) => {
-      const match = /^(\S{1,255}) (0|[1-9]\d{0,15}) ([0-9a-f]{64})$/.exec(line);
-      if (!match) throw new AnchorDamaged(path, at + 1);
-      const point = { size: Number(match[2]), root: Buffer.from(match[3] as string, 'hex') };
-      if (!mayFollow(match[1] as string, points.get(match[1] as string) ?? null, point.size, point.root))
-        return;
-      points.set(match[1] as string, point);
-    });
-    if (whole.length !== text.length || lines.length > points.size + COMPACT_AT) {
-      const fresh = openSync(`${path}.new`, 'w', 0o600);
-      writeSync(fresh, [...points].map(([origin, point]) => record(origin, point.size, point.root)).join(''));
-      fsyncSync(fresh);
-      closeSync(fresh);
-      renameSync(`${path}.new`, path);
-    }
-    const fd = openSync(path, 'a', 0o600);
+    const { points, lines, torn } = readAnchor(dir);
+    if (torn || lines > points.size + COMPACT_AT) return new FileAnchor(dir, rewrite(dir, points), points);
+    const fd = openSync(join(dir, NAME), 'a', 0o600);
     // The name itself has to survive a crash before the first record relies on it.
-    const directory = openSync(dir, 'r');
-    fsyncSync(directory);
-    closeSync(directory);
-    return new FileAnchor(fd, points);
+    syncDirectory(dir);
+    return new FileAnchor(dir, fd, points);
+  }
+
+  /** What the anchor in `dir` says, without touching it; empty when there is none. */
+  static read(dir: string): Pick<Anchor, 'last' | 'origins'> {
+    const { points } = readAnchor(dir);
+    return { last: (origin) => points.get(origin) ?? null, origins: () => [...points.keys()] };
+  }
+
+  get trouble(): Error | null {
+    return this.#failed;
   }
 
   last(origin: string): AnchorPoint | null {
-    return this.#points.get(origin) ?? null;
+    return this.#accepted.get(origin) ?? null;
+  }
+
+  origins(): string[] {
+    return [...this.#accepted.keys()];
   }
 
   async record(origin: string, size: number, root: Hash): Promise<void> {
-    if (this.#failed) throw this.#failed;
+    if (this.#failed) this.#recover();
     if (!mayFollow(origin, this.last(origin), size, root)) {
       // The same point may still be on its way to the disk with an earlier call.
-      if (this.#syncing || this.#waiting.length > 0) await this.#enqueue('');
+      if (this.#syncing || this.#waiting.length > 0) await this.#enqueue(origin, null);
       return;
     }
-    this.#points.set(origin, { size, root });
-    await this.#enqueue(record(origin, size, root));
+    const point = { size, root };
+    this.#accepted.set(origin, point);
+    await this.#enqueue(origin, point);
   }
 
   close(): void {
     closeSync(this.#fd);
   }
 
-  #enqueue(text: string): Promise<void> {
+  #enqueue(origin: string, point: AnchorPoint | null): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ text, resolve, reject });
+      this.#waiting.push({ origin, point, resolve, reject });
       this.#flush();
     });
   }
@@ -153,18 +163,19 @@ export class FileAnchor implements Anchor {
     this.#waiting = [];
     const done = (error: Error | null): void => {
       this.#syncing = false;
-      // After a failed write or sync nobody knows what is on the disk: no more signatures from this process.
-      if (error) this.#failed = error;
-      for (const waiter of group) {
-        if (error) waiter.reject(error);
-        else waiter.resolve();
-      }
       if (error) {
-        for (const waiter of this.#waiting.splice(0)) waiter.reject(error);
-      } else this.#flush();
+        this.#fail(error, group);
+        return;
+      }
+      for (const { origin, point, resolve } of group) {
+        if (point) this.#durable.set(origin, point);
+        resolve();
+      }
+      this.#flush();
     };
     try {
-      const bytes = Buffer.from(group.map((waiter) => waiter.text).join(''));
+      const text = group.map(({ origin, point }) => (point ? record(origin, point) : '')).join('');
+      const bytes = Buffer.from(text);
       for (let at = 0; at < bytes.length;) at += writeSync(this.#fd, bytes, at);
     } catch (error) {
       done(error as Error);
@@ -172,8 +183,71 @@ export class FileAnchor implements Anchor {
     }
     fdatasync(this.#fd, done);
   }
+
+  /** Nothing of the group, nor of what waited behind it, was recorded: it is forgotten and told so. */
+  #fail(error: Error, group: readonly Waiter[]): void {
+    this.#failed = error;
+    this.#accepted = new Map(this.#durable);
+    for (const waiter of [...group, ...this.#waiting.splice(0)]) waiter.reject(error);
+  }
+
+  /** Throws what is still in the way. */
+  #recover(): void {
+    try {
+      const fd = rewrite(this.#dir, this.#durable);
+      closeSync(this.#fd);
+      this.#fd = fd;
+      this.#failed = null;
+    } catch (error) {
+      this.#failed = error as Error;
+      throw error;
+    }
+  }
 }
 
-function record(origin: string, size: number, root: Hash): string {
-  return `${origin} ${size} ${root.toString('hex')}\n`;
+function readAnchor(dir: string): { points: Map<string, AnchorPoint>; lines: number; torn: boolean } {
+  const path = join(dir, NAME);
+  const points = new Map<string, AnchorPoint>();
+  let text = '';
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+  }
+  const whole = text.slice(0, text.lastIndexOf('\n') + 1);
+  const lines = whole.split('\n').slice(0, -1);
+  lines.forEach((line, at) => {
+    const match = /^(\S{1,255}) (0|[1-9]\d{0,15}) ([0-9a-f]{64})$/.exec(line);
+    if (!match) throw new AnchorDamaged(path, at + 1);
+    const [, origin, size, root] = match as unknown as [string, string, string, string];
+    const point = { size: Number(size), root: Buffer.from(root, 'hex') };
+    if (mayFollow(origin, points.get(origin) ?? null, point.size, point.root)) points.set(origin, point);
+  });
+  return { points, lines: lines.length, torn: whole.length !== text.length };
+}
+
+/** Puts a file with these points in place of the anchor, durably, and returns it open for appending. */
+function rewrite(dir: string, points: ReadonlyMap<string, AnchorPoint>): number {
+  const path = join(dir, NAME);
+  const fresh = openSync(`${path}.new`, 'w', 0o600);
+  try {
+    const bytes = Buffer.from([...points].map(([origin, point]) => record(origin, point)).join(''));
+    for (let at = 0; at < bytes.length;) at += writeSync(fresh, bytes, at);
+    fsyncSync(fresh);
+  } finally {
+    closeSync(fresh);
+  }
+  renameSync(`${path}.new`, path);
+  syncDirectory(dir);
+  return openSync(path, 'a', 0o600);
+}
+
+function syncDirectory(dir: string): void {
+  const directory = openSync(dir, 'r');
+  fsyncSync(directory);
+  closeSync(directory);
+}
+
+function record(origin: string, point: AnchorPoint): string {
+  return `${origin} ${point.size} ${point.root.toString('hex')}\n`;
 }

@@ -15,6 +15,7 @@ export { entryMakerOf } from './entries.js';
 export {
   DEFAULT_LIMITS,
   LogBehindAnchor,
+  missingLog,
   type LogKeys,
   Sequencer,
   type SequencerEvent,
@@ -22,6 +23,7 @@ export {
   type SequencerParts,
 } from './sequencer.js';
 export {
+  type AuditorState,
   type BatchSignature,
   type FullTile,
   type Head,

@@ -105,6 +105,14 @@ const CATCH_UP = 20_000;
 /** Watermarks remembered per log. */
 const WATERMARKS = 10_000;
 
+/** A log is anchored only after its creation was committed: one that the database does not know was lost. */
+export function missingLog(origin: string): string {
+  return (
+    `${origin}: the log key has signed for this log, and the database does not have it. ` +
+    'Bring back a database that has it, or use another data directory for another database; never delete the anchor'
+  );
+}
+
 interface PendingAppend {
   readonly kind: 'append';
   readonly request: AppendRequest;
@@ -154,7 +162,7 @@ class Draft {
   /** The run that the next line of the same request may lengthen. */
   open: { readonly run: DraftRun; readonly facts: RunFacts } | null = null;
   /** Key: `<sink> <epoch>`. */
-  readonly watermarks = new Map<string, { sink: number; epoch: string; next: number; stored: number }>();
+  readonly watermarks = new Map<string, Mark>();
   readonly base: number;
   readonly received: number;
   constructor(base: number, received: number) {
@@ -164,6 +172,25 @@ class Draft {
   get size(): number {
     return this.base + this.lines.length;
   }
+
+  /** The drafted run that holds a drafted index. */
+  runAt(index: number): Run {
+    return lastAtOrBefore(this.runs, index, (run) => run.first) as Run;
+  }
+}
+
+/** What a draft knows of one (sink, epoch). */
+interface Mark {
+  readonly sink: number;
+  readonly epoch: string;
+  /** Next expected seq, the drafted lines counted. */
+  next: number;
+  /** Next expected seq in the store. */
+  readonly stored: number;
+  /** Index of each drafted line that is not a conflict, by seq. */
+  readonly drafted: Map<number, number>;
+  /** Index of each drafted conflict, by `conflictKey`. */
+  readonly conflicts: Map<string, number>;
 }
 
 /** A log in this process. Owner: the sequencer; `tree` and `config` only change between two commits. */
@@ -183,8 +210,8 @@ class Lane {
   /** Commits whose callers are not answered yet. */
   unsettled = 0;
   halted: string | null = null;
-  /** Lines appended in the running minute, per token with a rate. */
-  readonly spent = new Map<string, { minute: number; lines: number }>();
+  /** Per token with a rate: until when its appended lines have used up what it may append. Milliseconds. */
+  readonly paidUntil = new Map<string, number>();
   constructor(record: LogRecord, signers: Lane['signers']) {
     this.record = record;
     this.signers = signers;
@@ -201,6 +228,8 @@ export class Sequencer {
   readonly #lanes = new Map<string, Promise<Lane | null>>();
   readonly #work = new Set<Promise<void>>();
   #closing = false;
+  /** Of the last commit, when it failed and none has succeeded since. */
+  #commitTrouble: string | null = null;
 
   constructor(parts: SequencerParts) {
     this.#parts = parts;
@@ -212,7 +241,12 @@ export class Sequencer {
    * would sign a second tree for a size that somebody already holds.
    */
   async start(): Promise<void> {
-    for (const record of await this.#parts.store.list()) {
+    const records = await this.#parts.store.list();
+    const known = new Set(records.map((record) => record.origin));
+    for (const origin of this.#parts.anchor.origins()) {
+      if (!known.has(origin)) throw new LogBehindAnchor(origin, missingLog(origin));
+    }
+    for (const record of records) {
       this.#parts.keys.signers(record.origin, record.publicKey);
       const anchored = this.#parts.anchor.last(record.origin);
       if (anchored === null) continue;
@@ -345,6 +379,24 @@ export class Sequencer {
   async treeOf(record: LogRecord, size: number): Promise<LogTree> {
     const leaves = await this.#leaves(record, size - (size % 256), size);
     return LogTree.load(size, leaves, this.#tiles(record));
+  }
+
+  /**
+   * Why appends can't be answered at present, in words for an operator; null when they can. A halted log is its own
+   * trouble (`halted`): the others go on.
+   */
+  trouble(): string | null {
+    const { trouble } = this.#parts.anchor;
+    if (trouble) return `the anchor can not be written: ${trouble.message}`;
+    return this.#commitTrouble === null ? null : `the last commit failed: ${this.#commitTrouble}`;
+  }
+
+  /** Logs that must not be written until a person has looked at them. */
+  async halted(): Promise<{ readonly origin: string; readonly reason: string }[]> {
+    const lanes = await Promise.all([...this.#lanes.values()].map((opening) => opening.catch(() => null)));
+    return lanes.flatMap((lane) =>
+      lane?.halted == null ? [] : [{ origin: lane.record.origin, reason: lane.halted }],
+    );
   }
 
   /** Answers `shutting_down` from now on; resolves when everything accepted before has been answered. */
@@ -524,11 +576,15 @@ export class Sequencer {
       lane.tree = null;
       lane.config = null;
       if (error instanceof LogBehindAnchor || error instanceof TreeDamaged) this.#halt(lane, error.message);
-      else this.#parts.report?.({ event: 'commit_failed', origin: lane.record.origin, error });
+      else {
+        this.#commitTrouble = error instanceof Error ? error.message : String(error);
+        this.#parts.report?.({ event: 'commit_failed', origin: lane.record.origin, error });
+      }
       for (const pending of batch)
         pending.resolve(lane.halted === null ? unavailable(error) : halted(lane.halted));
       return;
     }
+    this.#commitTrouble = null;
     lane.tree = committed.tree;
     for (const [key, mark] of committed.draft.watermarks) lane.watermarks.set(key, mark.next);
     lane.unsettled++;
@@ -780,22 +836,8 @@ async function place(
   let mark = draft.watermarks.get(key);
   if (!mark) {
     const next = lane.watermarks.get(key) ?? 1;
-    mark = { sink, epoch: request.epoch, next, stored: next };
+    mark = { sink, epoch: request.epoch, next, stored: next, drafted: new Map(), conflicts: new Map() };
     draft.watermarks.set(key, mark);
-  }
-  const spent = meter(lane, token as TokenState, draft.received);
-  const isNew = request.seqs.some((seq) => seq !== null && seq >= (mark as { next: number }).next);
-  if (spent && isNew && spent.lines >= (token?.rate ?? 0)) {
-    const retryAfter = Math.ceil(60 - (draft.received % 60_000) / 1_000);
-    return {
-      kind: 'fault',
-      fault: {
-        kind: 'refused',
-        code: 'rate_limited',
-        message: `the token's ${token?.rate} lines a minute are used up`,
-        retryAfter,
-      },
-    };
   }
   const facts: RunFacts = {
     token: request.token,
@@ -805,7 +847,8 @@ async function place(
     conflict: null,
   };
   const maker = entryMakerOf(lane.record.origin, facts, request.sink);
-  const earlier = new Earlier(tx, draft, sink, request, mark.stored);
+  const earlier = new Earlier(tx, draft, mark, request);
+  const rate = new Meter(lane, token as TokenState, draft.received);
   const placed: (Placed | null)[] = [];
   for (let at = 0; at < request.lines.length; at++) {
     const seq = request.seqs[at] ?? null;
@@ -814,122 +857,141 @@ async function place(
       placed.push(null);
       continue;
     }
-    const before = seq < mark.next ? await earlier.find(at, seq, line) : null;
-    if (before?.kind === 'same') {
-      placed.push(before.placed);
+    const before = seq < mark.next ? await earlier.find(seq, line) : null;
+    if (before && 'same' in before) {
+      placed.push(before.same);
       continue;
     }
-    if (before?.kind === 'other') {
-      placed.push(draftConflict(draft, maker, facts, sink, request.epoch, seq, line, before.index));
-      continue;
+    // Asked at the first new line only, so that nothing of this request is drafted when the answer is no.
+    const wait = rate.charge();
+    if (wait > 0) {
+      const message = `the token's ${token?.rate} lines a minute are used up`;
+      return { kind: 'fault', fault: { kind: 'refused', code: 'rate_limited', message, retryAfter: wait } };
     }
-    placed.push(draftLine(draft, maker, facts, sink, request.epoch, seq, line));
-    if (seq >= mark.next) mark.next = seq + 1;
-    if (spent) spent.lines++;
+    placed.push(
+      before
+        ? draftConflict(draft, maker, facts, mark, seq, line, before.other)
+        : draftLine(draft, maker, facts, mark, seq, line),
+    );
   }
+  rate.keep();
   return { kind: 'placed', placed, refused: request.refused };
 }
 
 /**
- * Finds what already stands under a seq at or below the watermark: in this draft, or in the store. The store is asked
- * once per stretch of consecutive seqs of the request.
+ * Finds what already stands under a seq below the watermark: in this draft, or in the store. The store is asked at most
+ * four times per request, however its seqs are ordered or spread: this runs while the head row is locked.
  */
 class Earlier {
   readonly #tx: LogTx;
   readonly #draft: Draft;
-  readonly #sink: number;
+  readonly #mark: Mark;
   readonly #request: AppendRequest;
-  readonly #stored: number;
-  #from = 0;
-  #to = 0;
-  #runs: Run[] = [];
-  #lines = new Map<number, Buffer>();
-  #conflicts: StoredConflict[] = [];
+  #loaded = false;
+  /** By seq: the stored line that is not a conflict. */
+  readonly #lines = new Map<number, { readonly index: number; readonly line: Buffer; readonly run: Run }>();
+  /** By `conflictKey`: the stored line that had these other bytes. */
+  readonly #told = new Map<string, { readonly index: number; readonly run: Run }>();
 
-  constructor(tx: LogTx, draft: Draft, sink: number, request: AppendRequest, stored: number) {
+  constructor(tx: LogTx, draft: Draft, mark: Mark, request: AppendRequest) {
     this.#tx = tx;
     this.#draft = draft;
-    this.#sink = sink;
+    this.#mark = mark;
     this.#request = request;
-    this.#stored = stored;
   }
 
-  async find(
-    at: number,
-    seq: number,
-    line: Buffer,
-  ): Promise<{ kind: 'same'; placed: Placed } | { kind: 'other'; index: number } | null> {
-    const { epoch } = this.#request;
-    let first: { index: number; line: Buffer; run: Run } | null = null;
-    for (const run of this.#draft.runs) {
-      if (run.sink !== this.#sink || run.epoch !== epoch || run.conflict !== null) continue;
-      if (seq < run.firstSeq || seq >= run.firstSeq + run.count) continue;
-      const index = run.first + (seq - run.firstSeq);
-      first = { index, line: this.#draft.lines[index - this.#draft.base] as Buffer, run };
-    }
-    if (!first && seq < this.#stored) {
-      if (seq < this.#from || seq >= this.#to) await this.#read(at, seq);
-      const run = this.#runs.find((stored) => seq >= stored.firstSeq && seq < stored.firstSeq + stored.count);
-      if (run) {
-        const index = run.first + (seq - run.firstSeq);
-        const stored = this.#lines.get(index);
-        if (!stored) throw new TreeDamaged(`entry ${index} is missing`);
-        first = { index, line: stored, run };
-      }
-    }
+  async find(seq: number, line: Buffer): Promise<{ same: Placed } | { other: number } | null> {
+    const first = this.#drafted(this.#mark.drafted.get(seq)) ?? (await this.#stored(seq));
     if (!first) return null;
     if (first.line.equals(line)) {
-      return { kind: 'same', placed: { disposition: 'duplicate', index: first.index, run: first.run } };
+      return { same: { disposition: 'duplicate', index: first.index, run: first.run } };
     }
-    const hash = createHash('sha256').update(line).digest();
-    const told = [...this.#conflicts, ...this.#draft.conflicts].find(
-      (conflict) =>
-        conflict.sink === this.#sink &&
-        conflict.epoch === epoch &&
-        conflict.seq === seq &&
-        conflict.hash.equals(hash),
-    );
-    if (!told) return { kind: 'other', index: first.index };
-    const run = await this.#runOf(told.index);
-    return { kind: 'same', placed: { disposition: 'conflict', index: told.index, run } };
+    const key = conflictKey(seq, line);
+    const told = this.#drafted(this.#mark.conflicts.get(key)) ?? this.#told.get(key);
+    return told
+      ? { same: { disposition: 'conflict', index: told.index, run: told.run } }
+      : { other: first.index };
   }
 
-  async #read(at: number, seq: number): Promise<void> {
-    const { seqs, epoch } = this.#request;
-    let to = seq + 1;
-    for (let next = at + 1; seqs[next] === to && to < this.#stored; next++) to++;
-    this.#from = seq;
-    this.#to = to;
-    this.#runs = await this.#tx.runs(this.#sink, epoch, seq, to);
-    this.#conflicts = await this.#tx.conflicts(this.#sink, epoch, seq, to);
-    this.#lines = new Map();
-    for (const run of this.#runs) {
-      const from = run.first + Math.max(0, seq - run.firstSeq);
-      const end = run.first + Math.min(run.count, to - run.firstSeq);
-      for (const { index, line } of await this.#tx.lines(from, end)) this.#lines.set(index, line);
-    }
+  #drafted(index: number | undefined): { index: number; line: Buffer; run: Run } | undefined {
+    if (index === undefined) return undefined;
+    return {
+      index,
+      line: this.#draft.lines[index - this.#draft.base] as Buffer,
+      run: this.#draft.runAt(index),
+    };
   }
 
-  async #runOf(index: number): Promise<Run> {
-    const drafted = this.#draft.runs.find((run) => index >= run.first && index < run.first + run.count);
-    const run = drafted ?? (await this.#tx.runAt(index));
-    if (!run) throw new TreeDamaged(`entry ${index} has no run`);
-    return run;
+  async #stored(seq: number): Promise<{ index: number; line: Buffer; run: Run } | undefined> {
+    if (seq >= this.#mark.stored) return undefined;
+    if (!this.#loaded) await this.#load();
+    return this.#lines.get(seq);
   }
+
+  async #load(): Promise<void> {
+    this.#loaded = true;
+    const { sink, epoch, stored } = this.#mark;
+    const { seqs, lines } = this.#request;
+    const low = [...new Set(seqs.filter((seq) => seq !== null && seq < stored))] as number[];
+    const runs = await this.#tx.runs(sink, epoch, low);
+    const wanted: { seq: number; index: number; run: Run }[] = [];
+    for (const seq of low) {
+      const run = lastAtOrBefore(runs, seq, (one) => one.firstSeq);
+      if (run && seq < run.firstSeq + run.count)
+        wanted.push({ seq, index: run.first + (seq - run.firstSeq), run });
+    }
+    const found = await this.#tx.linesAt(wanted.map((one) => one.index));
+    for (const { seq, index, run } of wanted) {
+      const line = found.get(index);
+      if (!line) throw new TreeDamaged(`entry ${index} is missing`);
+      this.#lines.set(seq, { index, line, run });
+    }
+    const others = new Map<string, { seq: number; hash: Buffer }>();
+    seqs.forEach((seq, at) => {
+      const line = lines[at] as Buffer;
+      if (seq === null || !this.#lines.has(seq) || this.#lines.get(seq)?.line.equals(line)) return;
+      others.set(conflictKey(seq, line), { seq, hash: createHash('sha256').update(line).digest() });
+    });
+    if (others.size === 0) return;
+    const told = await this.#tx.conflicts(sink, epoch, [...others.values()]);
+    const toldRuns = await this.#tx.runsAt(told.map((one) => one.index));
+    for (const { seq, hash, index } of told) {
+      const run = lastAtOrBefore(toldRuns, index, (one) => one.first);
+      if (!run) throw new TreeDamaged(`entry ${index} has no run`);
+      this.#told.set(`${seq} ${hash.toString('hex')}`, { index, run });
+    }
+  }
+}
+
+function conflictKey(seq: number, line: Buffer): string {
+  return `${seq} ${createHash('sha256').update(line).digest('hex')}`;
+}
+
+/** The last of `sorted` whose key is not above `value`. */
+function lastAtOrBefore<T>(sorted: readonly T[], value: number, key: (one: T) => number): T | undefined {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (key(sorted[middle] as T) <= value) low = middle + 1;
+    else high = middle;
+  }
+  return sorted[low - 1];
 }
 
 function draftLine(
   draft: Draft,
   maker: EntryMaker,
   facts: RunFacts,
-  sink: number,
-  epoch: string,
+  mark: Mark,
   seq: number,
   line: Buffer,
 ): Placed {
   const index = draft.size;
   draft.lines.push(line);
   draft.leaves.push(leafHash(maker.entry(index, line)));
+  mark.drafted.set(seq, index);
+  if (seq >= mark.next) mark.next = seq + 1;
   const open = draft.open;
   // Same facts object: the same request, hence the same token, role, time and signature.
   if (
@@ -939,7 +1001,14 @@ function draftLine(
   ) {
     open.run.count++;
   } else {
-    const run: DraftRun = { first: index, count: 1, sink, epoch, firstSeq: seq, ...facts };
+    const run: DraftRun = {
+      first: index,
+      count: 1,
+      sink: mark.sink,
+      epoch: mark.epoch,
+      firstSeq: seq,
+      ...facts,
+    };
     draft.runs.push(run);
     draft.open = { run, facts };
   }
@@ -950,18 +1019,19 @@ function draftConflict(
   draft: Draft,
   maker: EntryMaker,
   facts: RunFacts,
-  sink: number,
-  epoch: string,
+  mark: Mark,
   seq: number,
   line: Buffer,
   first: number,
 ): Placed {
   const index = draft.size;
+  const { sink, epoch } = mark;
   const run: DraftRun = { first: index, count: 1, sink, epoch, firstSeq: seq, ...facts, conflict: first };
   draft.lines.push(line);
   draft.leaves.push(leafHash(maker.entry(index, line, first)));
   draft.runs.push(run);
   draft.conflicts.push({ sink, epoch, seq, hash: createHash('sha256').update(line).digest(), index });
+  mark.conflicts.set(conflictKey(seq, line), index);
   return { disposition: 'conflict', index, run };
 }
 
@@ -1052,16 +1122,40 @@ function newSink(draft: Draft, config: LogConfig, name: string): number {
   return sink;
 }
 
-/** The running minute of a token with a rate; null without one. Resent lines cost nothing. */
-function meter(lane: Lane, token: TokenState, received: number): { minute: number; lines: number } | null {
-  if (token.rate === null) return null;
-  const minute = Math.floor(received / 60_000);
-  let spent = lane.spent.get(token.id);
-  if (spent?.minute !== minute) lane.spent.set(token.id, (spent = { minute, lines: 0 }));
-  return spent;
+/**
+ * The rate of one token, for one request. Whoever has not used up a minute's lines may append one request more, however
+ * large; what it goes beyond is paid back before the next. So every request gets through at last, and the average
+ * holds. Every stored line is charged, conflicts too; resent ones cost nothing.
+ */
+class Meter {
+  readonly #lane: Lane;
+  readonly #token: TokenState;
+  readonly #now: number;
+  #charged = 0;
+  constructor(lane: Lane, token: TokenState, now: number) {
+    this.#lane = lane;
+    this.#token = token;
+    this.#now = now;
+  }
+
+  /** Charges one line; seconds to wait instead, at the first line of a request, when there is nothing left. */
+  charge(): number {
+    if (this.#token.rate === null) return 0;
+    const debt = (this.#lane.paidUntil.get(this.#token.id) ?? 0) - this.#now - 60_000;
+    if (this.#charged === 0 && debt >= 0) return Math.max(1, Math.ceil(debt / 1_000));
+    this.#charged++;
+    return 0;
+  }
+
+  /** The request is placed: what it charged counts. */
+  keep(): void {
+    if (this.#token.rate === null || this.#charged === 0) return;
+    const paid = Math.max(this.#now, this.#lane.paidUntil.get(this.#token.id) ?? 0);
+    this.#lane.paidUntil.set(this.#token.id, paid + (this.#charged * 60_000) / this.#token.rate);
+  }
 }
 
-const NOTHING_YET: LogConfig = { tokens: new Map(), sinks: new Map() };
+const NOTHING_YET: LogConfig = { tokens: new Map(), sinks: new Map(), auditors: new Map() };
 
 class ChangeRefused extends Error {
   readonly fault: CollectorFault;
@@ -1119,9 +1213,16 @@ function apply(draft: Draft, record: LogRecord, change: ProjectChange, config: L
     case 'auditor.issue':
       write(draft, record, { kind: 'auditor.issued', v: 1, auditor: change.auditor, by });
       return { kind: 'auditor.issued', auditor: change.auditor, secretHash: change.secretHash, by, index };
-    case 'auditor.revoke':
+    case 'auditor.revoke': {
+      const auditor = config.auditors.get(change.auditor);
+      if (!auditor) throw new ChangeRefused(refused('not_found', 'no such auditor key', 'auditor'));
+      if (auditor.revokedIndex !== null) {
+        const message = `revoked already, by entry ${auditor.revokedIndex}`;
+        throw new ChangeRefused(refused('exists', message, 'auditor'));
+      }
       write(draft, record, { kind: 'auditor.revoked', v: 1, auditor: change.auditor, by });
       return { kind: 'auditor.revoked', auditor: change.auditor, index };
+    }
     case 'sink.declare': {
       const known = config.sinks.get(change.sink);
       write(draft, record, {

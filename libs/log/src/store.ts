@@ -59,10 +59,16 @@ export interface SinkState {
   readonly heartbeat: number | null;
 }
 
+export interface AuditorState {
+  readonly issuedIndex: number;
+  readonly revokedIndex: number | null;
+}
+
 /** What a log's head row counts in `config`: reloaded whenever that number moved. */
 export interface LogConfig {
   readonly tokens: ReadonlyMap<string, TokenState>;
   readonly sinks: ReadonlyMap<string, SinkState>;
+  readonly auditors: ReadonlyMap<string, AuditorState>;
 }
 
 /** The batch signature that vouched for a run's lines. */
@@ -177,13 +183,18 @@ export interface LogTx {
   config(): Promise<LogConfig>;
   /** Next expected seq of each (sink, epoch), in order; 1 for one never seen. */
   epochs(keys: readonly { readonly sink: number; readonly epoch: string }[]): Promise<number[]>;
-  /** Non-conflict runs of (sink, epoch) that overlap [fromSeq, toSeq), by seq. */
-  runs(sink: number, epoch: string, fromSeq: number, toSeq: number): Promise<Run[]>;
-  conflicts(sink: number, epoch: string, fromSeq: number, toSeq: number): Promise<StoredConflict[]>;
-  /** Body lines of [from, to), as in `LogStore.lines`. */
-  lines(from: number, to: number): Promise<{ readonly index: number; readonly line: Buffer }[]>;
-  /** The run that holds an index. */
-  runAt(index: number): Promise<Run | null>;
+  /** Non-conflict runs of (sink, epoch) that hold any of these seqs, by seq. */
+  runs(sink: number, epoch: string, seqs: readonly number[]): Promise<Run[]>;
+  /** Those of these lines that are stored as conflicts. `hash` is SHA-256 of the line. */
+  conflicts(
+    sink: number,
+    epoch: string,
+    lines: readonly { readonly seq: number; readonly hash: Buffer }[],
+  ): Promise<StoredConflict[]>;
+  /** Body lines by index; what is not there is left out. */
+  linesAt(indexes: readonly number[]): Promise<Map<number, Buffer>>;
+  /** Runs that hold any of these indexes, by first index. */
+  runsAt(indexes: readonly number[]): Promise<Run[]>;
   /** At most once, as the last call. */
   write(write: LogWrite): Promise<void>;
 }

@@ -1,6 +1,8 @@
+import { spawnSync } from 'node:child_process';
 import { appendFileSync, mkdtempSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { AnchorConflict, AnchorDamaged, FileAnchor } from '@belay/log';
 import { describe, expect, it } from 'vitest';
 
@@ -56,6 +58,45 @@ describe('FileAnchor', () => {
     await again.record('a', 2, root(3));
     again.close();
     expect(FileAnchor.open(dir).last('a')).toEqual({ size: 2, root: root(3) });
+  });
+
+  it('refuses while the disk is full, forgets what it refused, and goes on afterwards', () => {
+    const dir = fresh();
+    // A full disk is a limit on the size of files here, which the script lifts: writes fail in the middle of a record.
+    const script = `
+      import { execFileSync } from 'node:child_process';
+      import { FileAnchor } from ${JSON.stringify(fileURLToPath(new URL('../dist/index.js', import.meta.url)))};
+      process.on('SIGXFSZ', () => undefined);
+      const limit = (size) => execFileSync('prlimit', ['--pid', String(process.pid), '--fsize=' + size + ':unlimited']);
+      const root = (byte) => Buffer.alloc(32, byte);
+      const outcome = (promise) => promise.then(() => 'ok', (error) => error.code ?? error.name);
+      const anchor = FileAnchor.open(${JSON.stringify(dir)});
+      const seen = [await outcome(anchor.record('a', 1, root(1)))];
+      limit(100);
+      seen.push(...(await Promise.all([outcome(anchor.record('a', 2, root(2))), outcome(anchor.record('b', 1, root(3)))])));
+      seen.push(anchor.last('a').size, anchor.last('b'), anchor.trouble !== null);
+      limit(30);
+      seen.push(await outcome(anchor.record('a', 2, root(2))));
+      limit('unlimited');
+      seen.push(await outcome(anchor.record('a', 3, root(4))), anchor.trouble, await outcome(anchor.record('a', 2, root(2))));
+      console.log(JSON.stringify(seen));`;
+    const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
+      encoding: 'utf8',
+    });
+    expect(stderr).toBe('');
+    expect(JSON.parse(stdout)).toEqual([
+      'ok',
+      'EFBIG',
+      'EFBIG',
+      1,
+      null,
+      true,
+      'EFBIG',
+      'ok',
+      null,
+      'AnchorConflict',
+    ]);
+    expect(readFileSync(join(dir, 'anchor'), 'utf8')).toMatch(/^a 1 [0-9a-f]{64}\na 3 [0-9a-f]{64}\n$/);
   });
 
   it('refuses a damaged or contradictory file rather than guess', () => {

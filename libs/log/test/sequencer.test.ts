@@ -1,9 +1,10 @@
 import { generateKeyPairSync, sign } from 'node:crypto';
-import { batchMessage, batchRoot, keyFingerprint } from '@belay/envelope';
+import { batchMessage, batchRoot, keyFingerprint, parseEnvelope } from '@belay/envelope';
 import { LogBehindAnchor, Sequencer } from '@belay/log';
 import { ed25519Verifier, formatVkey, openCheckpoint, rawPublicKey } from '@belay/note';
 import {
   ADMIN,
+  AUDITOR,
   epoch,
   line,
   MemoryAnchor,
@@ -164,32 +165,94 @@ describe('append', () => {
     await mustBeSound(setup);
   });
 
-  it('charges new lines only against a rate', async () => {
+  it('charges every stored line against a rate, and no resent one', async () => {
     const setup = await setUp();
     const token = TOKEN.replace(/v$/, 'w');
     const by = { tenant: TENANT, by: ADMIN, project: PROJECT };
-    value(
-      await setup.sequencer.change({
-        kind: 'token.issue',
-        ...by,
-        token,
-        secretHash: Buffer.alloc(32),
-        role: 'agent',
-        rate: 10,
-      }),
-    );
+    const issue = {
+      kind: 'token.issue',
+      ...by,
+      token,
+      secretHash: Buffer.alloc(32),
+      role: 'agent',
+      rate: 10,
+    } as const;
+    value(await setup.sequencer.change(issue));
     const run = epoch(1);
-    const sent = request(setup.log.origin, 's', run, lines(setup, 's', run, 1, 10), { token });
-    value(await setup.sequencer.append(sent));
-    for (let i = 0; i < 1_000; i++) value(await setup.sequencer.append(sent));
-    const more = request(setup.log.origin, 's', run, lines(setup, 's', run, 11, 1), { token });
-    expect(await setup.sequencer.append(more)).toMatchObject({
+    const send = (batch: Buffer[]) =>
+      setup.sequencer.append(request(setup.log.origin, 's', run, batch, { token }));
+    const sent = lines(setup, 's', run, 101, 10);
+    value(await send(sent));
+    for (let i = 0; i < 1_000; i++) value(await send(sent));
+    const limited = { ok: false, fault: { code: 'rate_limited', retryAfter: 1 } };
+    // What is new by its number, what fills a gap and what contradicts an earlier line: all of it is stored.
+    expect(await send(lines(setup, 's', run, 111, 1))).toMatchObject(limited);
+    expect(await send(lines(setup, 's', run, 50, 1))).toMatchObject(limited);
+    expect(await send(lines(setup, 's', run, 101, 1, 'b'))).toMatchObject(limited);
+    // One request of any size gets through once there is room, and is paid back before the next.
+    setup.clock.now += 6_000;
+    value(await send([...lines(setup, 's', run, 101, 5, 'b'), ...lines(setup, 's', run, 1, 45)]));
+    expect(await send(lines(setup, 's', run, 200, 1))).toMatchObject({
       ok: false,
-      fault: { code: 'rate_limited', retryAfter: 60 },
+      fault: { retryAfter: 294 },
     });
-    setup.clock.now += 60_000;
-    value(await setup.sequencer.append(more));
+    setup.clock.now += 295_000;
+    value(await send(lines(setup, 's', run, 200, 1)));
+    value(await send(sent));
     await mustBeSound(setup);
+  });
+
+  it('asks the store a few times per request, however its seqs are ordered or spread', async () => {
+    const store = new MemoryLogStore();
+    const setup = await setUp(store);
+    const run = epoch(1);
+    const spread = Array.from({ length: 400 }, (_, at) =>
+      line(setup.log.origin, 's', run, (400 - at) * 1_000),
+    );
+    const sent = request(setup.log.origin, 's', run, spread);
+    const first = value(await setup.sequencer.append(sent));
+    const contradicting = request(
+      setup.log.origin,
+      's',
+      run,
+      spread.map((_, at) => line(setup.log.origin, 's', run, (400 - at) * 1_000, 'b')),
+    );
+    value(await setup.sequencer.append(contradicting));
+    store.queries = 0;
+    const again = value(await setup.sequencer.append(sent));
+    expect(again.runs.map((part) => part.index)).toEqual(first.runs.map((part) => part.index));
+    const told = value(await setup.sequencer.append(contradicting));
+    expect(told.runs.every((part) => part.disposition === 'conflict')).toBe(true);
+    expect(told.size).toBe(again.size);
+    expect(store.queries).toBeLessThanOrEqual(8);
+    await mustBeSound(setup);
+  });
+
+  it('takes the largest number there is, and goes on after it was read back', async () => {
+    const setup = await setUp();
+    const run = epoch(1);
+    const last = request(setup.log.origin, 's', run, [
+      line(setup.log.origin, 's', run, Number.MAX_SAFE_INTEGER - 1),
+    ]);
+    value(await setup.sequencer.append(last));
+    setup.sequencer = new Sequencer(setup.parts);
+    expect(value(await setup.sequencer.append(last)).runs[0]?.disposition).toBe('duplicate');
+    expect(() => parseEnvelope(line(setup.log.origin, 's', run, Number.MAX_SAFE_INTEGER))).toThrow(
+      /2\^53 - 2/,
+    );
+  });
+
+  it('revokes an auditor key once, and only one that was issued', async () => {
+    const setup = await setUp();
+    const change = { kind: 'auditor.revoke', tenant: TENANT, by: ADMIN, project: PROJECT } as const;
+    const other = await setup.sequencer.change({ ...change, auditor: AUDITOR.replace(/v$/, 'w') });
+    expect(other).toMatchObject({ ok: false, fault: { code: 'not_found' } });
+    value(await setup.sequencer.change({ ...change, auditor: AUDITOR }));
+    expect(await setup.sequencer.change({ ...change, auditor: AUDITOR })).toMatchObject({
+      ok: false,
+      fault: { code: 'exists' },
+    });
+    expect((await mustBeSound(setup)).size).toBe(4);
   });
 
   it('stops a token at its revocation, its expiry and the edge of its sinks', async () => {
@@ -291,6 +354,14 @@ describe('head', () => {
     const sent = request(setup.log.origin, 's', run, lines(setup, 's', run, 1, 1));
     expect(await fresh.append(sent)).toMatchObject({ ok: false, fault: { code: 'log_halted' } });
     expect(await fresh.append(sent)).toMatchObject({ ok: false, fault: { code: 'log_halted' } });
+  });
+
+  it('refuses to start when the database has lost a whole log', async () => {
+    const setup = await setUp();
+    await setup.anchor.record('test.local/gone', 4, Buffer.alloc(32, 1));
+    await expect(new Sequencer(setup.parts).start()).rejects.toThrow(
+      /test.local\/gone.*the database does not have it/,
+    );
   });
 
   it('refuses to start on another tree of the anchored size', async () => {

@@ -5,10 +5,15 @@ import { type Fault, InjectedFault } from './memory-log-store.js';
 /** `Anchor` in memory, with faults on both sides of the write. */
 export class MemoryAnchor implements Anchor {
   readonly #points = new Map<string, AnchorPoint>();
+  readonly trouble = null;
   readonly faults: (Fault | undefined)[] = [];
 
   last(origin: string): AnchorPoint | null {
     return this.#points.get(origin) ?? null;
+  }
+
+  origins(): string[] {
+    return [...this.#points.keys()];
   }
 
   async record(origin: string, size: number, root: Hash): Promise<void> {

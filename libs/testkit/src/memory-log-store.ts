@@ -1,4 +1,5 @@
 import {
+  type AuditorState,
   type Head,
   type LogConfig,
   type LogRecord,
@@ -35,6 +36,7 @@ interface MemoryLog {
   readonly epochs: Map<string, number>;
   readonly sinks: Map<string, SinkState>;
   readonly tokens: Map<string, TokenState>;
+  readonly auditors: Map<string, AuditorState>;
   readonly conflicts: StoredConflict[];
   readonly tiles: Map<string, Buffer>;
   readonly checkpoints: StoredCheckpoint[];
@@ -53,6 +55,8 @@ export class MemoryLogStore implements LogStore {
   readonly #tenants = new Set<string>();
   /** Faults for the next transactions, in order; undefined lets one pass. */
   readonly faults: (Fault | undefined)[] = [];
+  /** Reads inside transactions so far. */
+  queries = 0;
   /** Called between the parts of a transaction, so that a test can interleave others. */
   pause: () => Promise<void> = () => Promise.resolve();
 
@@ -84,10 +88,14 @@ export class MemoryLogStore implements LogStore {
       await this.pause();
       let pending: LogWrite | null = null;
       const result = await work(
-        new MemoryTx(log, (write) => {
-          if (pending) throw new Error('write was called twice in one transaction');
-          pending = write;
-        }),
+        new MemoryTx(
+          log,
+          () => this.queries++,
+          (write) => {
+            if (pending) throw new Error('write was called twice in one transaction');
+            pending = write;
+          },
+        ),
       );
       await this.pause();
       if (fault === 'before') throw new InjectedFault('before');
@@ -168,6 +176,7 @@ export class MemoryLogStore implements LogStore {
       epochs: new Map(),
       sinks: new Map(),
       tokens: new Map(),
+      auditors: new Map(),
       conflicts: [],
       tiles: new Map(),
       checkpoints: [],
@@ -181,37 +190,55 @@ class MemoryTx implements LogTx {
   readonly record: LogRecord;
   readonly head: Head;
   readonly #log: MemoryLog;
+  readonly #asked: () => void;
   readonly #write: (write: LogWrite) => void;
 
-  constructor(log: MemoryLog, write: (write: LogWrite) => void) {
+  constructor(log: MemoryLog, asked: () => void, write: (write: LogWrite) => void) {
+    this.#asked = asked;
     this.#log = log;
     this.#write = write;
     this.record = log.record;
     this.head = log.head;
   }
   async config(): Promise<LogConfig> {
+    this.#asked();
     return configOf(this.#log);
   }
   async epochs(keys: readonly { sink: number; epoch: string }[]): Promise<number[]> {
+    this.#asked();
     return keys.map((key) => this.#log.epochs.get(`${key.sink} ${key.epoch}`) ?? 1);
   }
-  async runs(sink: number, epoch: string, fromSeq: number, toSeq: number): Promise<Run[]> {
+  async runs(sink: number, epoch: string, seqs: readonly number[]): Promise<Run[]> {
+    this.#asked();
     return this.#log.runs
       .filter((run) => run.sink === sink && run.epoch === epoch && run.conflict === null)
-      .filter((run) => run.firstSeq < toSeq && run.firstSeq + run.count > fromSeq)
+      .filter((run) => seqs.some((seq) => seq >= run.firstSeq && seq < run.firstSeq + run.count))
       .sort((a, b) => a.firstSeq - b.firstSeq);
   }
-  async conflicts(sink: number, epoch: string, fromSeq: number, toSeq: number): Promise<StoredConflict[]> {
+  async conflicts(
+    sink: number,
+    epoch: string,
+    lines: readonly { seq: number; hash: Buffer }[],
+  ): Promise<StoredConflict[]> {
+    this.#asked();
     return this.#log.conflicts.filter(
       (conflict) =>
-        conflict.sink === sink && conflict.epoch === epoch && conflict.seq >= fromSeq && conflict.seq < toSeq,
+        conflict.sink === sink &&
+        conflict.epoch === epoch &&
+        lines.some((line) => line.seq === conflict.seq && line.hash.equals(conflict.hash)),
     );
   }
-  async lines(from: number, to: number): Promise<{ index: number; line: Buffer }[]> {
-    return linesOf(this.#log, from, to);
+  async linesAt(indexes: readonly number[]): Promise<Map<number, Buffer>> {
+    this.#asked();
+    return new Map(
+      indexes.flatMap((index) => linesOf(this.#log, index, index + 1).map(({ line }) => [index, line])),
+    );
   }
-  async runAt(index: number): Promise<Run | null> {
-    return overlapping(this.#log.runs, index, index + 1)[0] ?? null;
+  async runsAt(indexes: readonly number[]): Promise<Run[]> {
+    this.#asked();
+    return this.#log.runs.filter((run) =>
+      indexes.some((index) => index >= run.first && index < run.first + run.count),
+    );
   }
   async write(write: LogWrite): Promise<void> {
     this.#write(write);
@@ -219,7 +246,7 @@ class MemoryTx implements LogTx {
 }
 
 function configOf(log: MemoryLog): LogConfig {
-  return { tokens: new Map(log.tokens), sinks: new Map(log.sinks) };
+  return { tokens: new Map(log.tokens), sinks: new Map(log.sinks), auditors: new Map(log.auditors) };
 }
 
 function linesOf(log: MemoryLog, from: number, to: number): { index: number; line: Buffer }[] {
@@ -292,7 +319,13 @@ function applyWrite(log: MemoryLog, write: LogWrite): void {
   }
   for (const change of write.changes) {
     if (change.kind === 'token.issued') log.tokens.set(change.token.id, change.token);
-    else if (change.kind === 'sink.declared') log.sinks.set(change.sink.name, change.sink);
+    else if (change.kind === 'auditor.issued') {
+      log.auditors.set(change.auditor, { issuedIndex: change.index, revokedIndex: null });
+    } else if (change.kind === 'auditor.revoked') {
+      const auditor = log.auditors.get(change.auditor);
+      must(auditor, 'an auditor key that is not there was revoked');
+      log.auditors.set(change.auditor, { ...auditor, revokedIndex: change.index });
+    } else if (change.kind === 'sink.declared') log.sinks.set(change.sink.name, change.sink);
     else if (change.kind === 'receipt.issued') log.receipts.push(change.receipt);
     else if (change.kind === 'token.revoked') {
       const token = log.tokens.get(change.token);
