@@ -71,11 +71,6 @@ function isChunked(raw: RawHeaders): boolean {
   return headerValues(raw, 'transfer-encoding').length > 0;
 }
 
-/** Whether a request has a body (RFC 9112, 6.3). */
-export function hasBody(raw: RawHeaders): boolean {
-  return isChunked(raw) || headerValues(raw, 'content-length').some((value) => value !== '0');
-}
-
 /** The announced length of a body, or undefined. */
 export function contentLength(raw: RawHeaders): number | undefined {
   const [value] = headerValues(raw, 'content-length');

@@ -10,7 +10,6 @@ import {
   contentLength,
   endToEnd,
   forwardedRequest,
-  hasBody,
   headerPairs,
   headerValues,
   isLoopback,

@@ -137,8 +137,10 @@ describe.each<Mode>(['streamableHttp', 'sse'])('server-everything %s', (mode) =>
       [
         'proxy',
         '--json',
-        ...['--http', `http://127.0.0.1:${after.port}${PATH[mode]}`],
-        ...['--allow-host', `127.0.0.1:${before.port}`],
+        '--http',
+        `http://127.0.0.1:${after.port}${PATH[mode]}`,
+        '--allow-host',
+        `127.0.0.1:${before.port}`,
       ],
       { BELAY_TRACE_DIR: folder },
     );

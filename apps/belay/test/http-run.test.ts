@@ -83,8 +83,23 @@ test('a server behind TLS', async () => {
   execFileSync(
     'openssl',
     [
-      ...['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-days', '1'],
-      ...['-subj', '/CN=localhost', '-addext', 'subjectAltName=DNS:localhost', '-keyout', key, '-out', cert],
+      'req',
+      '-x509',
+      '-newkey',
+      'ec',
+      '-pkeyopt',
+      'ec_paramgen_curve:P-256',
+      '-nodes',
+      '-days',
+      '1',
+      '-subj',
+      '/CN=localhost',
+      '-addext',
+      'subjectAltName=DNS:localhost',
+      '-keyout',
+      key,
+      '-out',
+      cert,
     ],
     { stdio: 'ignore' },
   );
@@ -138,8 +153,10 @@ test('a port that is asked for is used; SIGTERM ends streams within bounds', asy
     socket.write('HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n');
   });
   const { run, url } = await running([
-    ...['--http', `http://127.0.0.1:${server}/mcp`],
-    ...['--listen', `127.0.0.1:${port}`],
+    '--http',
+    `http://127.0.0.1:${server}/mcp`,
+    '--listen',
+    `127.0.0.1:${port}`,
   ]);
   expect(url).toBe(`http://127.0.0.1:${port}/mcp`);
   const sent = httpRequest(url, { agent: false });
