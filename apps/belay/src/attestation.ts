@@ -3,7 +3,15 @@
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { KeyObject } from 'node:crypto';
-import { type ClientError, Epoch, Forwarder, type ForwardEvent, Transport } from '@belay/client';
+import {
+  type ClientError,
+  Epoch,
+  Forwarder,
+  type ForwardEvent,
+  SHARED_TIMES,
+  type SpoolLimits,
+  Transport,
+} from '@belay/client';
 import type { SinkKind } from '@belay/envelope';
 import { KeysError, privateKeyObject, rawPublicKey, readKeyFile } from '@belay/keys';
 import type { Login } from './credentials.js';
@@ -21,6 +29,9 @@ export interface AttestationOptions {
   readonly onEvent?: (event: ForwardEvent, own: boolean) => void;
   /** Whether what earlier runs left is part of this one's work: then it starts at once and `finish` waits for it. */
   readonly leftovers?: boolean;
+  readonly limits?: SpoolLimits | undefined;
+  /** Milliseconds between two signs of life. */
+  readonly heartbeat?: number | undefined;
 }
 
 /** How an attestation ended: what still waits in the spool, and why when it is not only time that ran out. */
@@ -44,6 +55,7 @@ export function forwarderFor(
   state: string,
   login: Login,
   onEvent: ((event: ForwardEvent) => void) | undefined,
+  limits?: SpoolLimits,
 ): Forwarder {
   const { url, token, credential } = login;
   return new Forwarder({
@@ -52,6 +64,7 @@ export function forwarderFor(
     token,
     credential,
     keyOf: (sink) => sinkKey(state, credential.origin, sink),
+    limits,
     ...(onEvent === undefined ? {} : { onEvent }),
   });
 }
@@ -67,15 +80,21 @@ export class Attestation {
   readonly #adoption: NodeJS.Timeout | undefined;
   /** What `finish` waits for besides this epoch. */
   readonly #adopted: Promise<unknown>;
+  readonly #heart: NodeJS.Timeout;
   #closed = false;
 
-  private constructor(epoch: Epoch, forwarder: Forwarder, leftovers: boolean) {
+  private constructor(epoch: Epoch, forwarder: Forwarder, leftovers: boolean, heartbeat: number) {
     this.epoch = epoch;
     this.#forwarder = forwarder;
     this.#followed = forwarder.follow(epoch.dir, () => this.#closed).catch(() => false);
     const adopt = (): Promise<unknown> => forwarder.adoptOrphans(epoch.dir).catch(() => undefined);
     this.#adopted = leftovers ? adopt() : Promise.resolve();
     this.#adoption = leftovers ? undefined : setTimeout(() => void adopt(), ADOPT_AFTER).unref();
+    // Also when nothing happens: that is what tells an idle sink from one that is gone.
+    this.#heart = setInterval(() => {
+      epoch.heartbeat();
+      forwarder.wake();
+    }, heartbeat).unref();
   }
 
   static async open(options: AttestationOptions): Promise<Attestation> {
@@ -88,11 +107,20 @@ export class Attestation {
       sink,
       sinkKind,
       key: key === undefined ? undefined : rawPublicKey(key),
+      limits: options.limits,
     });
-    const forwarder = forwarderFor(state, login, (event) => {
-      options.onEvent?.(event, !('epoch' in event) || event.epoch === epoch.id);
-    });
-    return new Attestation(epoch, forwarder, options.leftovers === true);
+    const forwarder = forwarderFor(
+      state,
+      login,
+      (event) => options.onEvent?.(event, !('epoch' in event) || event.epoch === epoch.id),
+      options.limits,
+    );
+    return new Attestation(
+      epoch,
+      forwarder,
+      options.leftovers === true,
+      options.heartbeat ?? SHARED_TIMES.heartbeat,
+    );
   }
 
   wake(): void {
@@ -110,6 +138,7 @@ export class Attestation {
    */
   async finish(ms: number, signal: AbortSignal): Promise<Leftover> {
     clearTimeout(this.#adoption);
+    clearInterval(this.#heart);
     this.epoch.close();
     this.#closed = true;
     this.#forwarder.hurry();

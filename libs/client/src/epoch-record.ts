@@ -1,11 +1,13 @@
 import { join } from 'node:path';
 import { acquire, DirLocked } from '@belay/dirlock';
 import { SinkTree, type SinkTreeState } from '@belay/envelope';
-import { CompactRange } from '@belay/merkle';
+import { CompactRange, leafHash } from '@belay/merkle';
 import { readJson, writeJson } from './state.js';
 
 /** The spool's lines, in its directory. */
 export const LINES = 'lines';
+/** What became of them. */
+export const ACKS = 'acks';
 const EPOCH = 'epoch.json';
 
 /** The record of an epoch. It outlives the lines, because its secret is what opens their commitments. */
@@ -18,10 +20,16 @@ export interface EpochRecord {
   /** 32 bytes, base64. */
   readonly secret: string;
   readonly opened: string;
+  /** Bytes that waited in other spools of the log when it was opened. */
+  readonly others?: number | undefined;
+  /** Written by many short processes, one at a time, and open until it is closed or given up. */
+  readonly shared?: true | undefined;
   /** Its whole tree, once no more lines come: what the next epoch of the sink names. */
   readonly closed?: { readonly size: number; readonly root: string } | undefined;
   /** Its writer was killed: there is no `epoch.close` in it. */
   readonly abandoned?: true | undefined;
+  /** Lines that were too old to be kept and were given up: a `gap` line says so. */
+  readonly expired?: number | undefined;
   /** Every line was acknowledged or refused, and the lines were removed. */
   readonly settled?: true | undefined;
 }
@@ -48,7 +56,11 @@ export function isLocked(dir: string): boolean {
 
 /** The sink's tree over the whole lines of a spool; what `gap` lines speak of is taken from their hashes. */
 export function treeOfLines(bytes: Buffer): SinkTree {
-  let tree = new SinkTree();
+  return new SinkTree(stateOf(rangeOfLines(bytes, CompactRange.empty())));
+}
+
+/** Takes the leaves of whole lines into a range that ends where they begin. Throws when a number is missing. */
+export function rangeOfLines(bytes: Buffer, range: CompactRange): CompactRange {
   let start = 0;
   for (let lf = bytes.indexOf(0x0a); lf >= 0; lf = bytes.indexOf(0x0a, start)) {
     const line = bytes.subarray(start, lf);
@@ -58,18 +70,17 @@ export function treeOfLines(bytes: Buffer): SinkTree {
       kind: string;
       attrs?: { first: number; last: number; hashes?: string[] };
     };
-    if (seq !== tree.size + 1 && kind === 'gap' && attrs?.first === tree.size + 1) {
-      tree = withGap(tree.state(), attrs.last, attrs.hashes ?? []);
+    const next = Number(range.end) + 1;
+    if (seq !== next && kind === 'gap' && attrs?.first === next) {
+      const hashes = (attrs.hashes ?? []).map((hash) => Buffer.from(hash, 'base64'));
+      range.appendRange(CompactRange.from(range.end, BigInt(attrs.last), hashes));
     }
-    if (seq !== tree.size + 1) throw new Error(`line ${seq} follows line ${tree.size}`);
-    tree.append(line);
+    if (seq !== Number(range.end) + 1) throw new Error(`line ${seq} follows line ${range.end}`);
+    range.append(leafHash(line));
   }
-  return tree;
+  return range;
 }
 
-function withGap(state: SinkTreeState, last: number, hashes: readonly string[]): SinkTree {
-  const decode = (all: readonly string[]): Buffer[] => all.map((hash) => Buffer.from(hash, 'base64'));
-  const range = CompactRange.from(0n, BigInt(state.size), decode(state.hashes));
-  range.appendRange(CompactRange.from(BigInt(state.size), BigInt(last), decode(hashes)));
-  return new SinkTree({ size: last, hashes: range.hashes.map((hash) => hash.toString('base64')) });
+function stateOf(range: CompactRange): SinkTreeState {
+  return { size: Number(range.end), hashes: range.hashes.map((hash) => hash.toString('base64')) };
 }

@@ -4,7 +4,9 @@ import type { Refusal, SignedHead } from './ack.js';
 import { append, type AppendTarget } from './append.js';
 import { ClientError } from './error.js';
 import { HeadStore } from './head.js';
+import { tendShared } from './shared-epoch.js';
 import { type Batch, pendingSpools, rememberLog, Spool } from './spool.js';
+import { SPOOL_LIMITS, type SpoolLimits } from './spool-room.js';
 import { logDir, makeDir, writeJson } from './state.js';
 
 const BATCH = { lines: 500, bytes: 512 * 1024 };
@@ -41,6 +43,7 @@ export interface ForwarderOptions extends AppendTarget {
   /** Private key of a sink, where it has one. */
   readonly keyOf: (sink: string) => Promise<KeyObject | undefined>;
   readonly onEvent?: (event: ForwardEvent) => void;
+  readonly limits?: SpoolLimits | undefined;
   /** 0 to below 1; spreads retries. */
   readonly random?: () => number;
 }
@@ -94,17 +97,21 @@ export class Forwarder {
     }
   }
 
-  /** Sends what processes that died have left. Returns the number of spools that are settled now, and those that are not. */
+  /** Sends what processes that died have left, and what shared epochs hold. Returns the number of spools that are settled now, and those that are not. */
   async adoptOrphans(except?: string): Promise<{ readonly settled: number; readonly left: number }> {
     let settled = 0;
     let left = 0;
+    tendShared(this.#options.state, this.#options.credential.origin);
     for (const dir of pendingSpools(this.#options.state, this.#options.credential.origin)) {
       if (dir === except || this.#ended) continue;
       const spool = Spool.adopt(dir);
       if (spool === undefined) continue;
       try {
-        if (await this.#drain(spool, () => true)) settled++;
-        else left++;
+        const { age } = this.#options.limits ?? SPOOL_LIMITS;
+        if (spool.over) await spool.expire(age, new Date());
+        const before = spool.settledBytes;
+        if (!(await this.#drain(spool, () => true))) left++;
+        else if (spool.over || spool.settledBytes > before) settled++;
       } finally {
         await spool.release();
       }
@@ -135,7 +142,8 @@ export class Forwarder {
       const batch = await spool.next({ ...BATCH, lines: this.#lines });
       if (batch === undefined) {
         if (last) {
-          spool.finish();
+          // A shared epoch goes on without an owner: its lines stay until it is closed.
+          if (spool.over) spool.finish();
           return true;
         }
         await this.#wait(wakes);

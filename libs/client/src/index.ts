@@ -4,7 +4,11 @@
  */
 export { type SentBatch, type SignedHead, type VerifiedAck, verifyAck } from './ack.js';
 export { append, type AppendBatch, type AppendTarget } from './append.js';
-export { Epoch, type Draft, type EpochOptions } from './epoch.js';
+export { Epoch } from './epoch.js';
+export type { Draft } from './line-writer.js';
+export type { EpochOptions } from './next-epoch.js';
+export { SHARED_TIMES, SharedEpoch, type SharedTimes, tendShared } from './shared-epoch.js';
+export { SPOOL_LIMITS, type SpoolLimits } from './spool-room.js';
 export { ClientError, type ClientAction, type ClientErrorCode } from './error.js';
 export { Forwarder, type ForwarderOptions, type ForwardEvent } from './forwarder.js';
 export { HeadStore } from './head.js';
@@ -12,4 +16,6 @@ export { Transport } from './http.js';
 export { type EpochRecord, readEpochRecord } from './epoch-record.js';
 export { knownLogs, pendingSpools, type Settlement, Spool } from './spool.js';
 export { LineReader, SourceInUse, SourcePosition, type SourceStart } from './source.js';
-export { logDir, machineSecret, sinkDir } from './state.js';
+export { Slots } from './slots.js';
+export { acquireBriefly } from './brief-lock.js';
+export { logDir, machineSecret, readChain, sinkDir } from './state.js';

@@ -5,19 +5,31 @@ import {
   openSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
+  statSync,
+  fsyncSync,
   writeSync,
 } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { AckRun } from '@belay/contracts';
 import { acquire, type DirLock, DirLocked } from '@belay/dirlock';
 import type { SignedHead, VerifiedAck } from './ack.js';
-import { type EpochRecord, LINES, readEpochRecord, treeOfLines, writeEpochRecord } from './epoch-record.js';
-import { logDir, readJson, writeJson } from './state.js';
+import { CompactRange, leafHash } from '@belay/merkle';
+import {
+  ACKS,
+  type EpochRecord,
+  LINES,
+  rangeOfLines,
+  readEpochRecord,
+  treeOfLines,
+  writeEpochRecord,
+} from './epoch-record.js';
+import { settledEnd, timeOfLine } from './spool-room.js';
+import { logDir, readChain, readJson, writeJson } from './state.js';
 
-/** What became of the lines, in the spool's directory. */
-const ACKS = 'acks';
+const LF = 0x0a;
 
 /** One line of `acks`: what became of consecutive lines of the spool. `end` is the offset in `lines` after them. */
 export type Settlement = {
@@ -32,6 +44,8 @@ export type Settlement = {
       readonly size: number;
     })
   | { readonly disposition: 'refused'; readonly code: string; readonly field?: string | undefined }
+  /** Too old to be kept: the spool now begins with the `gap` line that says so, and `end` is 0. */
+  | { readonly disposition: 'expired' }
 );
 
 /** Consecutive lines, as they are sent. */
@@ -127,6 +141,18 @@ export class Spool {
     this.#settled = batch.ends.at(-1) as number;
   }
 
+  /** Bytes of lines that are settled. */
+  get settledBytes(): number {
+    return this.#settled;
+  }
+
+  /** Whether no more lines come: it was closed, or its writer died, or its sink has gone on to another epoch. */
+  get over(): boolean {
+    const record = readEpochRecord(this.dir) ?? this.record;
+    if (record.closed !== undefined || record.shared !== true) return true;
+    return readChain(dirname(this.dir))?.epoch !== record.epoch;
+  }
+
   /**
    * Everything is settled and the writer is done: removes the lines, keeps the record and the acks. (Keeping the
    * lines until a published checkpoint covers them is the one thing to change here when that comes.)
@@ -140,6 +166,56 @@ export class Spool {
       settled: true,
     });
     rmSync(join(this.dir, LINES));
+  }
+
+  /**
+   * Gives up lines of a run that is over when the first that is not settled is older than `age`: in their place a `gap`
+   * line takes the next number, with the hashes of what is missing. It may follow an `epoch.close`. Returns how many
+   * lines were given up.
+   */
+  async expire(age: number, now: Date): Promise<number> {
+    const path = join(this.dir, LINES);
+    const record = readEpochRecord(this.dir) ?? this.record;
+    const oldest = timeOfLine(path, this.#settled);
+    if (record.expired !== undefined || oldest === undefined || now.getTime() - oldest <= age) return 0;
+    const bytes = readFileSync(path);
+    const waiting = bytes.subarray(this.#settled, bytes.lastIndexOf(LF) + 1);
+    const first = firstOf(waiting);
+    const missing = rangeOfLines(waiting, CompactRange.empty(BigInt(first - 1)));
+    const last = Number(missing.end);
+    const line = JSON.stringify({
+      v: 1,
+      log: record.log,
+      sink: record.sink,
+      epoch: record.epoch,
+      seq: last + 1,
+      kind: 'gap',
+      time: now.toISOString(),
+      attrs: {
+        first,
+        last,
+        reason: 'overflow',
+        hashes: missing.hashes.map((hash) => hash.toString('base64')),
+      },
+    });
+    const whole = rangeOfLines(bytes.subarray(0, this.#settled + waiting.length), CompactRange.empty());
+    whole.append(leafHash(Buffer.from(line, 'latin1')));
+    const abandoned = record.closed === undefined;
+    const closed = { size: Number(whole.end), root: whole.root().toString('base64') };
+    // In this order: a crash in between makes the old lines be sent again from the start, as duplicates.
+    writeEpochRecord(this.dir, {
+      ...record,
+      ...(abandoned ? { closed, abandoned } : {}),
+      expired: last - first + 1,
+    });
+    this.#acks ??= openSync(join(this.dir, ACKS), 'a', 0o600);
+    const mark: Settlement = { first, count: last - first + 1, end: 0, disposition: 'expired' };
+    writeSync(this.#acks, `${JSON.stringify(mark)}\n`);
+    await this.#file?.close();
+    this.#file = undefined;
+    replaceWhole(path, `${line}\n`);
+    this.#settled = 0;
+    return mark.count;
   }
 
   /** Closes files and gives the directory back if it was adopted. */
@@ -188,6 +264,19 @@ export function rememberLog(state: string, origin: string): void {
   writeJson(path, { origin });
 }
 
+/** Bytes of lines without an acknowledgement, over all spools of a log. */
+export function waitingBytes(state: string, origin: string): number {
+  let sum = 0;
+  for (const dir of pendingSpools(state, origin)) {
+    try {
+      sum += Math.max(0, statSync(join(dir, LINES)).size - settledEnd(join(dir, ACKS)));
+    } catch {
+      // It was settled meanwhile.
+    }
+  }
+  return sum;
+}
+
 function namesIn(folder: string): string[] {
   try {
     return readdirSync(folder, { withFileTypes: true })
@@ -199,13 +288,26 @@ function namesIn(folder: string): string[] {
   }
 }
 
-/** Offset after the last settled line. A torn last line of `acks` is as good as none. */
-function settledEnd(path: string): number {
-  if (!existsSync(path)) return 0;
-  const text = readFileSync(path, 'utf8');
-  const whole = text.slice(0, text.lastIndexOf('\n') + 1).trimEnd();
-  const last = whole.slice(whole.lastIndexOf('\n') + 1);
-  return last === '' ? 0 : (JSON.parse(last) as Settlement).end;
+/** `seq` of the first number that lines speak of: a leading `gap` speaks of the ones before it. */
+function firstOf(lines: Buffer): number {
+  const { seq, kind, attrs } = JSON.parse(lines.toString('latin1', 0, lines.indexOf(LF))) as {
+    seq: number;
+    kind: string;
+    attrs?: { first: number };
+  };
+  return kind === 'gap' ? (attrs?.first ?? seq) : seq;
+}
+
+function replaceWhole(path: string, text: string): void {
+  const fresh = `${path}.new`;
+  const fd = openSync(fresh, 'w', 0o600);
+  try {
+    writeSync(fd, text);
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
+  }
+  renameSync(fresh, path);
 }
 
 function seqOf(line: Buffer): number {

@@ -33,6 +33,15 @@ export function sinkDir(state: string, origin: string, sink: string): string {
   return join(logDir(state, origin), 'sinks', sink);
 }
 
+/** The last epoch of a sink, in `chain.json` of its folder. */
+export interface Chain {
+  readonly counter: number;
+  readonly epoch: string;
+}
+
+export const readChain = (folder: string): Chain | undefined =>
+  readJson(join(folder, 'chain.json')) as Chain | undefined;
+
 export function makeDir(path: string): void {
   mkdirSync(path, { recursive: true, mode: 0o700 });
 }

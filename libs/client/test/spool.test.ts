@@ -186,6 +186,83 @@ describe('writing', () => {
   });
 });
 
+describe('limits', () => {
+  const kindsOf = (dir: string): string[] => linesOf(dir).map((line) => parseEnvelope(line).kind);
+
+  test('a heartbeat states size and root of the lines before it, a gap that precedes it included', async () => {
+    const epoch = await openEpoch(state, collector, { limits: { bytes: 600, age: 1e9 } });
+    epoch.heartbeat();
+    for (let i = 0; i < 9; i++) epoch.append({ kind: 'x.event' });
+    epoch.appendStated({ kind: 'session.close' });
+    epoch.close();
+    epoch.release();
+    const lines = linesOf(epoch.dir).map(parseEnvelope);
+    expect(lines[1]).toMatchObject({
+      kind: 'heartbeat',
+      attrs: { size: 1, root: batchRoot(linesOf(epoch.dir).slice(0, 1)).toString('base64') },
+    });
+    expect(kindsOf(epoch.dir).slice(-2)).toEqual(['gap', 'epoch.close']);
+    const [gap, close] = lines.slice(-2) as [{ attrs: object }, { attrs: object }];
+    expect(gap.attrs).toMatchObject({ reason: 'overflow', last: 12 });
+    const whole = readEpochRecord(epoch.dir)?.closed;
+    expect(treeOfLines(readFileSync(join(epoch.dir, 'lines'))).stated()).toEqual(whole);
+    expect(close.attrs).toMatchObject({ size: 13, dropped: 12 - lines.length + 2 });
+  });
+
+  test('what waits in other spools of the log counts', async () => {
+    const first = await openEpoch(state, collector, { limits: { bytes: 3_000, age: 1e9 } });
+    for (let i = 0; i < 9; i++) first.append({ kind: 'x.event' });
+    first.close();
+    first.release();
+    const second = await openEpoch(state, collector, { limits: { bytes: 3_000, age: 1e9 } });
+    for (let i = 0; i < 9; i++) second.append({ kind: 'x.event' });
+    expect(second.dropped).toBeGreaterThan(0);
+    second.close();
+    second.release();
+    const bytes = statSync(join(first.dir, 'lines')).size + statSync(join(second.dir, 'lines')).size;
+    expect(bytes).toBeLessThan(4_500);
+  });
+
+  test('while the oldest line that waits is too old, no more are taken', async () => {
+    let time = Date.parse('2026-01-01T00:00:00Z');
+    const epoch = await openEpoch(state, collector, {
+      limits: { bytes: 1e9, age: 60_000 },
+      now: () => new Date(time),
+    });
+    for (let i = 0; i < 9; i++, time += 20_000) epoch.append({ kind: 'x.event' });
+    expect(epoch.dropped).toBeGreaterThan(3);
+    const { forwarder: f } = forwarder(state, url, collector);
+    const following = f.follow(epoch.dir, () => epoch.dropped > 100);
+    f.hurry();
+    await expect.poll(() => collector.entries.length).toBe(linesOf(epoch.dir).length + 1);
+    f.stop();
+    await following;
+    time += 20_000;
+    epoch.append({ kind: 'x.event' });
+    expect(kindsOf(epoch.dir).slice(-2)).toEqual(['gap', 'x.event']);
+    epoch.release();
+  });
+
+  test.each([true, false])('lines of a run that is over are given up by age (closed: %s)', async (closed) => {
+    const epoch = await openEpoch(state, collector, { now: () => new Date('2026-01-01T00:00:00Z') });
+    for (let i = 0; i < 5; i++) epoch.append({ kind: 'x.event' });
+    if (closed) epoch.close();
+    epoch.release();
+    const before = linesOf(epoch.dir);
+    const { forwarder: f } = forwarder(state, url, collector, { limits: { bytes: 1e9, age: 86_400_000 } });
+    expect(await f.adoptOrphans()).toEqual({ settled: 1, left: 0 });
+    const [gap, ...more] = collector.envelopes();
+    expect(more).toEqual([]);
+    expect(gap).toMatchObject({ kind: 'gap', seq: before.length + 1 });
+    expect(gap?.attrs).toMatchObject({ first: 1, last: before.length, reason: 'overflow' });
+    const line = Buffer.from((collector.entries[1] as Buffer).toString().split('\n')[1] as string);
+    expect(treeOfLines(Buffer.concat([line, Buffer.from('\n')])).stated().root).toBe(
+      batchRoot([...before, line]).toString('base64'),
+    );
+    expect(readEpochRecord(epoch.dir)).toMatchObject({ settled: true, expired: before.length });
+  });
+});
+
 describe('sending', () => {
   test('a closed epoch is logged in order, settled, and its lines removed', async () => {
     const epoch = await openEpoch(state, collector);

@@ -38,11 +38,15 @@ export interface DirLock {
   release(): void;
 }
 
-/** Takes `dir`, an existing directory, or throws DirLocked. File system errors come as they are. */
-export function acquire(dir: string): DirLock {
+/**
+ * Takes `dir`, an existing directory, or throws DirLocked. File system errors come as they are. `durable: false` is for
+ * locks of a moment: it leaves out the sync, and after a power cut the lock may be an empty file, which is given up on
+ * after `SILENT_MS`.
+ */
+export function acquire(dir: string, { durable = true }: { readonly durable?: boolean } = {}): DirLock {
   const path = join(dir, LOCK_NAME);
   const mine = JSON.stringify({ ...self(), nonce: randomBytes(8).toString('hex') });
-  claim(dir, path, mine);
+  claim(dir, path, mine, durable);
   const beat = setInterval(() => touch(path, mine), SILENT_MS / 4);
   beat.unref();
   let held = true;
@@ -61,9 +65,9 @@ export function acquire(dir: string): DirLock {
  * only while it still is that holder's: so of two that saw the same corpse, the slower one can't remove the faster
  * one's fresh lock. That claim is taken by this same function, because who holds it may die as well.
  */
-function claim(dir: string, path: string, mine: string): void {
+function claim(dir: string, path: string, mine: string, durable: boolean): void {
   const draft = join(dir, `.${LOCK_NAME}.${randomBytes(8).toString('hex')}`);
-  write(draft, mine);
+  write(draft, mine, durable);
   try {
     for (let round = 0; round < MAX_ROUNDS; round++) {
       try {
@@ -77,7 +81,7 @@ function claim(dir: string, path: string, mine: string): void {
       const holder = parseHolder(theirs);
       if (!isDead(path, holder)) throw new DirLocked(dir, holder?.pid ?? 0);
       const removal = `${path}.${createHash('sha256').update(theirs).digest('hex').slice(0, 16)}`;
-      claim(dir, removal, mine);
+      claim(dir, removal, mine, durable);
       try {
         if (contentOf(path) === theirs) unlinkSync(path);
       } finally {
@@ -110,12 +114,12 @@ function touch(path: string, mine: string): void {
   }
 }
 
-/** fsync before the link: after a power cut the lock holds its content or does not exist. */
-function write(path: string, content: string): void {
+/** Synced before the link: after a power cut the lock holds its content or does not exist. */
+function write(path: string, content: string, durable: boolean): void {
   const fd = openSync(path, 'wx', 0o644);
   try {
     writeSync(fd, content);
-    fsyncSync(fd);
+    if (durable) fsyncSync(fd);
   } finally {
     closeSync(fd);
   }

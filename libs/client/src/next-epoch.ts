@@ -1,0 +1,90 @@
+import { randomBytes } from 'node:crypto';
+import { constants, openSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { newUlid, type SinkKind } from '@belay/envelope';
+import {
+  type EpochRecord,
+  isLocked,
+  LINES,
+  readEpochRecord,
+  treeOfLines,
+  writeEpochRecord,
+} from './epoch-record.js';
+import { LineWriter } from './line-writer.js';
+import { waitingBytes } from './spool.js';
+import { SPOOL_LIMITS, type SpoolLimits, SpoolRoom } from './spool-room.js';
+import { type Chain, makeDir, readChain, writeJson } from './state.js';
+
+/** Larger spools are not read again only to state the root of an epoch that was killed. Bytes. */
+const MAX_REREAD = 64 * 1024 * 1024;
+
+export interface EpochOptions {
+  readonly state: string;
+  /** Origin of the log. */
+  readonly log: string;
+  readonly sink: string;
+  readonly sinkKind: SinkKind;
+  /** Ed25519 public key of a keyed sink, 32 bytes. */
+  readonly key?: Buffer | undefined;
+  readonly limits?: SpoolLimits | undefined;
+  readonly now?: () => Date;
+}
+
+/**
+ * Makes the next epoch of a sink and appends its `epoch.open`, which names the one before. The caller holds the lock of
+ * `folder`, the sink's. `prepare` is called with the new spool's directory before anything is in it.
+ */
+export function openNext(
+  folder: string,
+  options: EpochOptions,
+  prepare: (dir: string) => void,
+  shared?: true,
+): { readonly dir: string; readonly record: EpochRecord; readonly writer: LineWriter } {
+  const { state, log, sink, sinkKind } = options;
+  const now = options.now ?? (() => new Date());
+  const before = readChain(folder);
+  const counter = before === undefined ? 0 : before.counter + 1;
+  const epoch = newUlid(now().getTime(), randomBytes(10));
+  const dir = join(folder, epoch);
+  makeDir(dir);
+  prepare(dir);
+  const secret = randomBytes(32).toString('base64');
+  const others = waitingBytes(state, log);
+  const opened = now().toISOString();
+  const record: EpochRecord = { v: 1, log, sink, epoch, counter, secret, opened, others, shared };
+  writeEpochRecord(dir, record);
+  const fd = openSync(
+    join(dir, LINES),
+    constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_APPEND,
+    0o600,
+  );
+  const room = new SpoolRoom(dir, options.limits ?? SPOOL_LIMITS, others);
+  const writer = new LineWriter(record, fd, room, now);
+  const previous = before === undefined ? undefined : stateOfPrevious(join(folder, before.epoch));
+  writer.open({
+    counter,
+    prev_epoch: before?.epoch,
+    prev_size: previous?.size,
+    prev_root: previous?.root,
+    key: options.key?.toString('base64'),
+    sink_kind: sinkKind,
+  });
+  // The counter moves last: a crash before this line leaves an epoch that the next one will not name, and whose
+  // number it takes again; its lines are sent all the same.
+  writeJson(join(folder, 'chain.json'), { counter, epoch } satisfies Chain);
+  return { dir, record, writer };
+}
+
+/** What the next `epoch.open` can say of the epoch before: nothing while that is still running. */
+function stateOfPrevious(dir: string): { readonly size: number; readonly root: string } | undefined {
+  try {
+    const record = readEpochRecord(dir);
+    if (record?.closed !== undefined) return record.closed;
+    // A shared epoch has no owner; what holds its directory is who sends it.
+    if (record === undefined || (record.shared !== true && isLocked(dir))) return undefined;
+    const path = join(dir, LINES);
+    return statSync(path).size > MAX_REREAD ? undefined : treeOfLines(readFileSync(path)).stated();
+  } catch {
+    return undefined;
+  }
+}
