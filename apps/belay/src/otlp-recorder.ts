@@ -93,15 +93,12 @@ export class OtlpRecorder {
     this.#counts = { ...this.#counts, requests: requests + 1, [what]: this.#counts[what] + 1 };
   };
 
-  /** Says what came, unless that was said, and with `alive` that this sink is. */
-  tell({ alive }: { readonly alive: boolean }): void {
+  /** Says what came, unless that was said. */
+  tell(): void {
     const { epoch } = this.#parts;
-    if (epoch === undefined) return;
-    if (this.#told !== this.#counts) {
-      this.#told = this.#counts;
-      epoch.append({ kind: 'x.otlp', attrs: { ...this.#counts } });
-    }
-    if (alive) epoch.append({ kind: 'heartbeat', attrs: epoch.stated() });
+    if (epoch === undefined || this.#told === this.#counts) return;
+    this.#told = this.#counts;
+    epoch.append({ kind: 'x.otlp', attrs: { ...this.#counts } });
     this.#parts.onAppended();
   }
 

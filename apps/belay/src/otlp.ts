@@ -16,7 +16,7 @@ import { OtlpReceiver, RECEIVER_LIMITS } from './otlp-receiver.js';
 import { OtlpRecorder } from './otlp-recorder.js';
 import { writeOut } from './output.js';
 
-/** Between two signs of life. Milliseconds. */
+/** How often the log is told what came. Milliseconds. */
 const TELL_EVERY = 60_000;
 
 interface Address {
@@ -115,7 +115,7 @@ class Run {
       full: () =>
         attestation !== undefined && attestation.epoch.size - progress.settled >= options.spoolLines,
     });
-    this.#timer = setInterval(() => recorder.tell({ alive: true }), TELL_EVERY).unref();
+    this.#timer = setInterval(() => recorder.tell(), TELL_EVERY).unref();
   }
 
   /** Throws when spans could not be kept: there would be nothing to open the commitments with. */
@@ -175,7 +175,7 @@ class Run {
   }> {
     clearInterval(this.#timer);
     await this.receiver.close();
-    this.#recorder.tell({ alive: false });
+    this.#recorder.tell();
     this.#writer.close({});
     if (this.#writer.lost > 0) warn(`${this.#writer.lost} records could not be written to ${this.trace}`);
     const left = await this.#attestation?.finish(ms, signal);
