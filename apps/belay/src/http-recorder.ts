@@ -3,8 +3,8 @@
 import { createHash, type Hash } from 'node:crypto';
 import type { Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, constants, gunzipSync } from 'node:zlib';
-import { EventStream, type Frame, Gatherer, OBSERVATION_LIMIT, type StreamEvent } from '@belay/mcp';
-import type { RecordBody } from '@belay/trace';
+import { EventStream, type Gathered, Gatherer, OBSERVATION_LIMIT, type StreamEvent } from '@belay/mcp';
+import type { RecordBody, WireBody } from '@belay/trace';
 import { sameServer } from './endpoint-event.js';
 import {
   headerValues,
@@ -162,7 +162,7 @@ export class Exchange {
     if (this.#requestEnded) return;
     this.#requestEnded = true;
     this.#owner.parts.recorder.guard(() => {
-      const frame = this.#request.whole?.take();
+      const frame = this.#request.takeWhole();
       if (frame === undefined || frame.size === 0) return;
       this.#frame('c2s', this.#unpacked(frame));
     });
@@ -208,11 +208,10 @@ export class Exchange {
     const { recorder } = this.#owner.parts;
     const finish = (): void => {
       recorder.guard(() => {
-        const frame = this.#response?.whole?.take();
+        const frame = this.#response?.takeWhole();
         if (frame !== undefined && frame.size > 0) this.#frame('s2c', frame);
         if (this.#response?.events?.pending === true) this.#findings.push('EVENT_CUT_OFF');
-        if (!this.#requestEnded && (this.#request.whole?.size ?? 0) > 0)
-          this.#findings.push('REQUEST_CUT_OFF');
+        if (!this.#requestEnded && this.#request.size > 0) this.#findings.push('REQUEST_CUT_OFF');
       });
       if (this.#announced !== undefined) this.#owner.withdraw(this.#announced);
       recorder.http({
@@ -231,7 +230,7 @@ export class Exchange {
     else void decoded.then(finish);
   }
 
-  #frame(direction: 'c2s' | 's2c', frame: Omit<Frame, 'terminator'>): void {
+  #frame(direction: 'c2s' | 's2c', frame: Gathered): void {
     this.#owner.parts.recorder.frame(direction, Object.assign(frame, { terminator: 'none' as const }), {
       exchange: this.#exchange,
       conversation: this.#conversation,
@@ -276,7 +275,7 @@ export class Exchange {
       : [];
   }
 
-  #unpacked(frame: Omit<Frame, 'terminator'>): Omit<Frame, 'terminator'> {
+  #unpacked(frame: Gathered): Gathered {
     const coding = headerValues(this.#head.headers, 'content-encoding').join().trim().toLowerCase();
     if (frame.bytes === undefined || !/^(x-)?gzip$/.test(coding)) return frame;
     try {
@@ -332,7 +331,10 @@ function decoderOf(coding: string): Transform | undefined {
 
 /** One direction's body: hashed as it is on the wire, and, where MCP is spoken, read. */
 class Body {
-  readonly #hash: Hash | undefined;
+  readonly #hashed: boolean;
+  /** Where what is read is not what is on the wire; else the hash of what is read does for both. */
+  #hash: Hash | undefined;
+  #sha256: string | undefined;
   #size = 0;
   whole: Gatherer | undefined;
   events: EventStream | undefined;
@@ -340,9 +342,14 @@ class Body {
   #decoded: Promise<void> | undefined;
 
   constructor(hashed: boolean, kind: ReturnType<typeof kindOf>) {
-    this.#hash = hashed ? createHash('sha256') : undefined;
+    this.#hashed = hashed;
+    if (hashed && kind !== 'whole') this.#hash = createHash('sha256');
     if (kind === 'whole') this.whole = new Gatherer();
     if (kind === 'events') this.events = new EventStream();
+  }
+
+  get size(): number {
+    return this.#size;
   }
 
   push(chunk: Buffer, onEvent?: (event: StreamEvent) => void): void {
@@ -357,8 +364,17 @@ class Body {
     this.#read(chunk, onEvent);
   }
 
+  /** What was gathered, once all of it came. */
+  takeWhole(): Gathered | undefined {
+    const whole = this.whole?.take();
+    this.whole = undefined;
+    if (this.#hash === undefined) this.#sha256 = whole?.sha256;
+    return whole;
+  }
+
   /** Nothing of it can be read. */
   ignore(): void {
+    if (this.#hashed) this.#hash ??= createHash('sha256');
     this.whole = undefined;
     this.events = undefined;
   }
@@ -370,6 +386,7 @@ class Body {
     onFailure: () => void,
   ): void {
     this.#decoder = decoder;
+    this.#hash ??= createHash('sha256');
     let size = 0;
     decoder.on('data', (chunk: Buffer) => {
       size += chunk.length;
@@ -391,10 +408,10 @@ class Body {
     return this.#decoded;
   }
 
-  wire(): { size: number; sha256?: string } {
-    return this.#hash === undefined
-      ? { size: this.#size }
-      : { size: this.#size, sha256: this.#hash.digest('hex') };
+  wire(): WireBody {
+    if (!this.#hashed) return { size: this.#size };
+    if (this.#hash === undefined && this.#sha256 === undefined) this.takeWhole();
+    return { size: this.#size, sha256: this.#sha256 ?? this.#hash?.digest('hex') };
   }
 
   #read(chunk: Buffer, onEvent: ((event: StreamEvent) => void) | undefined): void {

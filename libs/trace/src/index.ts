@@ -22,5 +22,6 @@ export {
   type ImportSource,
   type RecordBody,
   type TraceRecord,
+  type WireBody,
 } from './record.js';
-export { TraceWriter, type TraceClock, type TraceEnd } from './writer.js';
+export { TraceWriter, type TraceClock, type TraceEnd, type TraceTail } from './writer.js';
