@@ -291,7 +291,7 @@ describe.each([
       if (claim?.type !== 'claim') continue;
       const content = recordData(claim) as Buffer;
       kept += content.toString();
-      for (const seq of (claim as { seqs?: number[] }).seqs ?? []) {
+      for (const seq of (claim as unknown as { seqs?: number[] }).seqs ?? []) {
         expect(commitment(commitmentSalt(Buffer.from(secret, 'base64'), seq), content)).toBe(
           digests.get(seq),
         );

@@ -123,7 +123,7 @@ describe('encodings', () => {
 });
 
 describe('refusals', () => {
-  it.each([
+  it.each<[string, number, Uint8Array | string, Readonly<Record<string, string>>]>([
     ['not JSON', 400, '{', {}],
     ['not protobuf', 400, 'text', { 'content-type': 'application/x-protobuf' }],
     ['not gzip', 400, '{}', { 'content-encoding': 'gzip' }],
