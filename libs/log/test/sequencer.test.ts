@@ -335,6 +335,40 @@ describe('append', () => {
 });
 
 describe('head', () => {
+  it('is anchored before anybody sees it signed', async () => {
+    const setup = await setUp();
+    const run = epoch(1);
+    const sent = request(setup.log.origin, 's', run, lines(setup, 's', run, 1, 3));
+    const before = setup.anchor.last(setup.log.origin);
+    setup.anchor.faults.push('before', 'before');
+    expect(await setup.sequencer.append(sent)).toMatchObject({ ok: false, fault: { kind: 'retry' } });
+    expect(await setup.sequencer.checkpoint(setup.log.id)).toMatchObject({
+      ok: false,
+      fault: { kind: 'retry' },
+    });
+    expect(setup.anchor.last(setup.log.origin)).toEqual(before);
+    const ack = value(await setup.sequencer.append(sent));
+    expect(ack.runs[0]?.disposition).toBe('duplicate');
+    expect(setup.anchor.last(setup.log.origin)).toEqual({
+      size: ack.size,
+      root: Buffer.from(ack.root, 'base64'),
+    });
+  });
+
+  it('is found where another collector left it, with all that it wrote', async () => {
+    const setup = await setUp();
+    const other = new Sequencer({ ...setup.parts, anchor: new MemoryAnchor() });
+    const run = epoch(1);
+    for (let turn = 0; turn < 12; turn++) {
+      // Each sends what the other has just appended, and three lines more.
+      const sent = request(setup.log.origin, 's', run, lines(setup, 's', run, 1, 3 * (turn + 1)));
+      const ack = value(await (turn % 2 ? other : setup.sequencer).append(sent));
+      expect(ack.size).toBe(3 + 3 * (turn + 1));
+      verifyAck(setup.log, sent, ack);
+    }
+    await mustBeSound(setup);
+  });
+
   it('signs checkpoints under the origin and acks under another name', async () => {
     const setup = await setUp();
     const reply = value(await setup.sequencer.checkpoint(setup.log.id));
