@@ -81,7 +81,13 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
 
   // After the recording is open: a server that ends at once has its output read from the first byte on.
   try {
-    server = await ServerProcess.start({ command: program, args, env });
+    server = await ServerProcess.start({
+      command: program,
+      args,
+      env,
+      onUnguarded: () =>
+        warn('no /bin/sh to watch over the server: it stays behind if this process is killed'),
+    });
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
     warn(error.message);

@@ -6,6 +6,7 @@ import { accessSync, constants as access, statSync } from 'node:fs';
 import { constants } from 'node:os';
 import { delimiter, isAbsolute, join, resolve } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
+import { GroupGuard } from './group-guard.js';
 
 /** How a server ended. Exactly one of the two is there. */
 export interface ServerEnd {
@@ -28,6 +29,8 @@ export interface ServerOptions {
   readonly command: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** Called when nobody will end the group should this process be killed. */
+  readonly onUnguarded: () => void;
 }
 
 /** From a signal to SIGKILL, in milliseconds: less than clients give us before they kill us. */
@@ -42,10 +45,12 @@ export class ServerProcess {
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
   readonly #exited: Promise<ServerEnd>;
   readonly #closed: Promise<void>;
+  readonly #guard: GroupGuard;
   #gone = false;
 
-  private constructor(child: ChildProcessByStdio<Writable, Readable, Readable>) {
+  private constructor(child: ChildProcessByStdio<Writable, Readable, Readable>, guard: GroupGuard) {
     this.#child = child;
+    this.#guard = guard;
     this.stdin = child.stdin;
     this.stdout = child.stdout;
     this.stderr = child.stderr;
@@ -61,11 +66,13 @@ export class ServerProcess {
   }
 
   /** Resolves when the program runs; throws StartError when it can't be. */
-  static async start({ command, args, env }: ServerOptions): Promise<ServerProcess> {
+  static async start({ command, args, env, onUnguarded }: ServerOptions): Promise<ServerProcess> {
+    const guard = GroupGuard.start(onUnguarded);
     // `detached` is setsid(2): the group's number is the child's, and a signal to it reaches what the server starts.
     const child = spawn(command, args, { env, stdio: ['pipe', 'pipe', 'pipe'], detached: true });
-    const server = new ServerProcess(child);
+    const server = new ServerProcess(child, guard);
     if (child.pid === undefined) {
+      guard.settle();
       const [error] = (await once(child, 'error')) as [NodeJS.ErrnoException];
       const missing = error.code === 'ENOENT';
       const reason = missing
@@ -75,6 +82,7 @@ export class ServerProcess {
           : error.message;
       throw new StartError(`cannot start ${command}: ${reason}`, missing ? 127 : 126);
     }
+    guard.watch(child.pid);
     return server;
   }
 
@@ -113,6 +121,7 @@ export class ServerProcess {
     if (!(await this.#silent())) this.signal('SIGTERM');
     const closed = await this.#silent();
     this.signal('SIGKILL');
+    this.#guard.settle();
     if (closed || (await this.#silent())) return;
     // Somebody left the group and kept our pipes; they are cut on our side.
     this.stdout.destroy();

@@ -89,7 +89,7 @@ export class Gatherer {
     let bytes: Buffer | undefined;
     return {
       get bytes() {
-        return (bytes ??= parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts, size));
+        return (bytes ??= parts.length === 1 ? parts[0] : Buffer.concat(parts, size));
       },
       parts,
       skimmed: undefined,
