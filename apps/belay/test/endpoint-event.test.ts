@@ -7,7 +7,7 @@ const PROXY = 'http://localhost:9';
 
 function passed(chunks: readonly Buffer[], server = SERVER): { text: string; rewritten: boolean } {
   const rewriter = new EndpointRewriter(server, PROXY);
-  const out = chunks.map((chunk) => Buffer.from(rewriter.push(chunk)));
+  const out: Buffer[] = chunks.map((chunk) => Buffer.from(rewriter.push(chunk)));
   out.push(rewriter.end());
   return { text: Buffer.concat(out).toString('latin1'), rewritten: rewriter.rewritten };
 }
