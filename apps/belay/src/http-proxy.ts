@@ -67,6 +67,8 @@ export class HttpProxy {
       maxHeaderSize: MAX_HEADER_SIZE,
       keepAliveTimeout: 0,
       requestTimeout: 0,
+      // Who sends no Host is told why in our own words.
+      requireHostHeader: false,
     });
     this.#server.maxHeadersCount = 0;
     this.#server.on('connection', (socket: Socket) => {
@@ -74,7 +76,12 @@ export class HttpProxy {
       socket.on('close', () => this.#sockets.delete(socket));
     });
     this.#server.on('request', (request, response) => this.#take(request, response));
+    // What a client expects is for the server to say.
     this.#server.on('checkContinue', (request, response) => this.#take(request, response));
+    this.#server.on('checkExpectation', (request, response) => this.#take(request, response));
+    this.#server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) =>
+      malformed(error, socket),
+    );
   }
 
   /** Rejects when the port can't be had. */
@@ -122,12 +129,36 @@ export class HttpProxy {
   }
 }
 
+const PROBLEM = 'application/problem+json';
+
 /** The proxy's own words. */
+function problem(status: number, title: string, detail: string): Buffer {
+  const document = { type: 'about:blank', title: `belay proxy: ${title}`, status, detail };
+  return Buffer.from(`${JSON.stringify(document)}\n`);
+}
+
 function answer(response: http.ServerResponse, status: number, title: string, detail: string): void {
-  const problem = { type: 'about:blank', title: `belay proxy: ${title}`, status, detail };
-  const body = Buffer.from(`${JSON.stringify(problem)}\n`);
-  response.writeHead(status, { 'Content-Type': 'application/problem+json', 'Content-Length': body.length });
+  const body = problem(status, title, detail);
+  response.writeHead(status, { 'Content-Type': PROBLEM, 'Content-Length': body.length });
   response.end(body);
+}
+
+/** Bytes that are no request. They can't be forwarded as one, so nobody else can answer them. */
+function malformed(error: NodeJS.ErrnoException, socket: Socket): void {
+  if (!socket.writable || error.code === 'ECONNRESET') {
+    socket.destroy();
+    return;
+  }
+  const status = error.code === 'HPE_HEADER_OVERFLOW' ? 431 : 400;
+  const body = problem(
+    status,
+    'not an HTTP request',
+    `The request could not be read: ${error.code ?? 'UNKNOWN'}.`,
+  );
+  socket.end(
+    `HTTP/1.1 ${status} ${http.STATUS_CODES[status]}\r\nContent-Type: ${PROBLEM}\r\n` +
+      `Content-Length: ${body.length}\r\nConnection: close\r\n\r\n${body.toString()}`,
+  );
 }
 
 /** One request on its way there, and its response on its way back. */

@@ -746,6 +746,37 @@ describe('the rest of HTTP', () => {
     answered.resume();
   });
 
+  test.each([
+    ['GET /mcp HTTP/1.1\r\n\r\n', '403', 'Host refused'],
+    ['GET http://elsewhere.example/ HTTP/1.1\r\nHost: elsewhere.example\r\n\r\n', '400', 'Not a path'],
+    ['nonsense\r\n\r\n', '400', 'not an HTTP request'],
+    [`GET / HTTP/1.1\r\nX: ${'x'.repeat(300_000)}\r\n\r\n`, '431', 'not an HTTP request'],
+  ])('what it can not forward is answered in its own name (%#)', async (bytes, status, title) => {
+    const proxy = await proxyTo('http://127.0.0.1:1/mcp');
+    const socket = connect(proxy.port, '127.0.0.1');
+    later(() => void socket.destroy());
+    let got = '';
+    socket.on('error', () => undefined);
+    socket.on('data', (part: Buffer) => (got += part.toString()));
+    socket.write(bytes);
+    await expect.poll(() => got).toContain(`belay proxy: ${title}`);
+    expect(got).toMatch(RegExp(`^HTTP/1.1 ${status} `));
+  });
+
+  test('heads of many fields pass, and trailers', async () => {
+    const fields = Array.from({ length: 3_000 }, (_, i) => `X-Field-${i}: ${i}\r\n`).join('');
+    const seen: Buffer[] = [];
+    const server = await answering(
+      `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-End\r\n${fields}\r\n2\r\n{}\r\n0\r\nX-End: 1\r\n\r\n`,
+      seen,
+    );
+    const proxy = await proxyTo(up(server));
+    const answer = await exchangeBytes(proxy.port, own(post('/mcp', '{}', fields), proxy.port));
+    expect(seen[0]?.toString()).toContain(fields);
+    expect(answer.toString()).toContain(fields);
+    expect(answer.toString()).toMatch(/Trailer: X-End\r\n[^]*\r\n0\r\nX-End: 1\r\n\r\n$/);
+  });
+
   test('server requests have their own ids, over POST streams and GET streams of a session', async () => {
     const session = { ...JSON_TYPE, 'mcp-session-id': 's1' };
     const port = await byteServer((bytes, socket) => {
