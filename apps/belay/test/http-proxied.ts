@@ -82,14 +82,16 @@ export async function proxyTo(
     { wall: () => new Date().toISOString(), monotonic: () => performance.now() * 1000 },
   );
   const secret = Buffer.alloc(32, 7);
-  const recorder = new Recorder({
+  const parts = {
     trace,
     epoch: undefined,
     machineSecret: secret,
     session: 's',
+    privacy: 'minimal' as const,
     onAppended: () => undefined,
     now: () => performance.now(),
-  });
+  };
+  const recorder = new Recorder(parts);
   const endpoint = new URL(upstream);
   const proxy = new HttpProxy({
     upstream: endpoint,
