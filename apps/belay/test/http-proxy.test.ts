@@ -339,6 +339,39 @@ describe('30: event streams', () => {
     }
   });
 
+  test('a stream, and an answer, may be silent for longer than an idle connection is kept', async () => {
+    const port = await byteServer((bytes, socket) => {
+      if (!isWhole(bytes)) return;
+      if (bytes.toString().startsWith('GET')) {
+        socket.write(events());
+        setTimeout(() => socket.write(chunk('data: {}\n\n')), 3_000);
+      } else setTimeout(() => socket.end(json(RESULT)), 3_000);
+    });
+    const proxy = await proxyTo(up(port));
+    const { seen } = await openStream(proxy.port);
+    expect((await ask(proxy.port, { headers: JSON_TYPE, body: CALL })).body.toString()).toBe(RESULT);
+    await expect.poll(() => seen.text).toBe('data: {}\n\n');
+  });
+
+  test('a connection to the server is used again, and not once it was idle', async () => {
+    let connections = 0;
+    const server = createServer((_, response) => response.end('{}')).listen(0);
+    server.keepAliveTimeout = 10_000;
+    server.on('connection', () => connections++);
+    await once(server, 'listening');
+    later(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    const proxy = await proxyTo(up((server.address() as { port: number }).port));
+    await ask(proxy.port);
+    await ask(proxy.port);
+    expect(connections).toBe(1);
+    await sleep(2_500);
+    await ask(proxy.port);
+    expect(connections).toBe(2);
+  });
+
   test.each([
     ['gzip', gzipSync(`data: ${RESULT}\n\n`)],
     ['br', brotliCompressSync(`data: ${RESULT}\n\n`)],
