@@ -7,6 +7,8 @@ import type { Command } from 'commander';
 import { readConfig } from './config.js';
 import { usage } from './exit.js';
 import { type LoginOptions, loginOptions, seconds, sinkName, withLogin } from './option-values.js';
+import { resolveRunner } from './package-runner.js';
+import { DigestCache, digestsPath, type FileIdentity, identify } from './provenance.js';
 import type { Recorder } from './recorder.js';
 import { Recording } from './recording.js';
 import { BEHIND, relay, StandardError, standardOutput } from './relay.js';
@@ -63,7 +65,12 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, onSignal);
 
   const cwd = process.cwd();
-  const path = resolveProgram(program, env['PATH'], cwd);
+  const runner = resolveRunner(program, args, env, cwd);
+  const started = runner?.found?.argv ?? ([program, ...args] as const);
+  const [startedProgram, ...startedArgs] = started;
+  const path = resolveProgram(startedProgram, env['PATH'], cwd);
+  const digests = new DigestCache(digestsPath(options.state ?? config.state));
+  const ran = path === undefined ? undefined : identify(path, startedArgs, cwd, digests);
   const recording = await Recording.open({
     ...options,
     config,
@@ -72,7 +79,13 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
       command: {
         argv: command,
         cwd,
-        executable: path === undefined ? undefined : { path },
+        started: runner?.found === undefined ? undefined : started,
+        runner:
+          runner === undefined
+            ? undefined
+            : { name: runner.runner, spec: runner.spec, resolved: runner.found !== undefined },
+        ...ran,
+        package: runner?.found?.package ?? ran?.package,
         env: environmentDigests(secret, env),
       },
       workspace: options.workspace?.map((folder) => resolve(cwd, folder)),
@@ -82,8 +95,8 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
   // After the recording is open: a server that ends at once has its output read from the first byte on.
   try {
     server = await ServerProcess.start({
-      command: program,
-      args,
+      command: startedProgram,
+      args: startedArgs,
       env,
       onUnguarded: () =>
         warn('no /bin/sh to watch over the server: it stays behind if this process is killed'),
@@ -97,11 +110,34 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
     return;
   }
   for (const signal of early) onSignal(signal);
+  const executable = lateDigest(ran?.executable, digests);
   const end = await converse(server, recording.recorder, stderr);
-  await recording.finish(end, options.flushTimeout * 1000, stop.signal);
+  await recording.finish({ ...end, executable: executable() }, options.flushTimeout * 1000, stop.signal);
   await stderr.drained(1_000);
   process.stdin.destroy();
   process.exitCode = exitCodeOf(end);
+}
+
+/**
+ * Takes the digest of an executable in the background where it was not known at the beginning. The function returned
+ * gives it, if it is there by then, and ends the reading.
+ */
+function lateDigest(
+  executable: FileIdentity | undefined,
+  digests: DigestCache,
+): () => FileIdentity | undefined {
+  let known: FileIdentity | undefined;
+  const reading = new AbortController();
+  if (executable !== undefined && executable.sha256 === undefined) {
+    const { path } = executable;
+    void digests.later(path, reading.signal).then((sha256) => {
+      if (sha256 !== undefined) known = { path, sha256 };
+    });
+  }
+  return () => {
+    reading.abort();
+    return known;
+  };
 }
 
 /** Names, and digests that tell whether a value is the same another time, without telling the value. */

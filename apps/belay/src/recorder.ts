@@ -16,7 +16,7 @@ import {
   type Request,
   type Response,
 } from '@belay/mcp';
-import type { RecordBody, TraceWriter } from '@belay/trace';
+import type { RecordBody, TraceEnd, TraceWriter } from '@belay/trace';
 import { skimmedOf } from './skimmed.js';
 
 /** Canonical form of larger content would hold up the frame it is made for: such a call has no `call` and no `match`. */
@@ -114,7 +114,7 @@ export class Recorder {
   }
 
   /** Appends `session.close` and closes the trace. The epoch is its owner's to close. */
-  close(end: { readonly exit?: number | undefined; readonly signal?: string | undefined }): void {
+  close(end: TraceEnd): void {
     const { epoch, session, trace } = this.#parts;
     epoch?.appendStated({
       kind: 'session.close',

@@ -7,10 +7,25 @@ export const NO_RECORD = '0'.repeat(64);
 export interface Command {
   readonly argv: readonly string[];
   readonly cwd: string;
-  /** The file that argv[0] resolved to; SHA-256 over its bytes (64 hex digits) where it was taken. */
-  readonly executable?: { readonly path: string; readonly sha256?: string | undefined } | undefined;
+  /** What was started in place of `argv`, where that named a package runner and the package was on this machine. */
+  readonly started?: readonly string[] | undefined;
+  /** Package runner that `argv` named, with the package as it was asked for, and whether `started` says what it is. */
+  readonly runner?:
+    { readonly name: string; readonly spec?: string | undefined; readonly resolved: boolean } | undefined;
+  /** The file that argv[0] (of what was started) resolved to. */
+  readonly executable?: RanFile | undefined;
+  /** The file that an interpreter was given to run. */
+  readonly script?: RanFile | undefined;
+  /** Whose program it is, by the nearest package.json or what the package runner's installation says. */
+  readonly package?: { readonly name: string; readonly version: string } | undefined;
   /** Names of the environment, each with a digest of its value keyed by this machine's secret. */
   readonly env?: Readonly<Record<string, string>> | undefined;
+}
+
+/** A file by its path; SHA-256 over its bytes (64 hex digits) where it was taken. */
+export interface RanFile {
+  readonly path: string;
+  readonly sha256?: string | undefined;
 }
 
 interface Opening {
@@ -145,6 +160,8 @@ interface Closing {
   /** Exit code of what was run, or the name of the signal that ended it. */
   readonly exit?: number | undefined;
   readonly signal?: string | undefined;
+  /** The executable of `open`, when its digest was only known during the run. */
+  readonly executable?: RanFile | undefined;
   /** Records that could not be written, over the whole run. */
   readonly lost: number;
   /** Records before this one. */
@@ -309,6 +326,8 @@ const shape =
 const isObject = (value: unknown): value is Members =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
+const ranFile = shape({ path: text, sha256: maybe(text) });
+
 const CONTENT = { size: count, sha256: digest };
 
 /** What readers rely on in each type, so that a file from elsewhere can't hand them something else. */
@@ -324,7 +343,13 @@ const SHAPES: Readonly<Record<string, Rule>> = {
       shape({
         argv: listOf(text),
         cwd: text,
-        executable: maybe(shape({ path: text, sha256: maybe(text) })),
+        started: maybe(listOf(text)),
+        runner: maybe(
+          shape({ name: text, spec: maybe(text), resolved: (value) => typeof value === 'boolean' }),
+        ),
+        executable: maybe(ranFile),
+        script: maybe(ranFile),
+        package: maybe(shape({ name: text, version: text })),
         env: maybe(mapOf(text)),
       }),
     ),
@@ -361,7 +386,14 @@ const SHAPES: Readonly<Record<string, Rule>> = {
   stderr: shape(CONTENT),
   claim: shape(CONTENT),
   gap: shape({ reason: text, count, code: maybe(text) }),
-  close: shape({ lost: count, count, head: digest, exit: maybe(Number.isSafeInteger), signal: maybe(text) }),
+  close: shape({
+    lost: count,
+    count,
+    head: digest,
+    exit: maybe(Number.isSafeInteger),
+    signal: maybe(text),
+    executable: maybe(ranFile),
+  }),
 };
 
 function isRecord(value: unknown): boolean {

@@ -9,7 +9,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { DATA, formatRecord, NO_RECORD, type RecordBody } from './record.js';
+import { DATA, formatRecord, NO_RECORD, type RanFile, type RecordBody } from './record.js';
 
 /** Time comes in as arguments: wall clock in RFC 3339 and a monotonic clock in microseconds. */
 export interface TraceClock {
@@ -23,6 +23,8 @@ type Body = Exclude<RecordBody, { type: 'close' }>;
 export interface TraceEnd {
   readonly exit?: number | undefined;
   readonly signal?: string | undefined;
+  /** The executable that was run, when its digest was not yet known at the beginning. */
+  readonly executable?: RanFile | undefined;
 }
 
 /** Where lines are put together; longer ones are written in pieces of this size. Bytes. */
