@@ -395,7 +395,7 @@ export class Sequencer {
   async halted(): Promise<{ readonly origin: string; readonly reason: string }[]> {
     const lanes = await Promise.all([...this.#lanes.values()].map((opening) => opening.catch(() => null)));
     return lanes.flatMap((lane) =>
-      lane?.halted == null ? [] : [{ origin: lane.record.origin, reason: lane.halted }],
+      lane === null || lane.halted === null ? [] : [{ origin: lane.record.origin, reason: lane.halted }],
     );
   }
 
