@@ -91,7 +91,7 @@ export function asHash(value: Uint8Array, what: string): Hash {
 }
 
 /** Equality of two public hashes; not constant-time, and nothing here is secret. */
-export function sameHash(a: Uint8Array, b: Uint8Array): boolean {
+function sameHash(a: Uint8Array, b: Uint8Array): boolean {
   return Buffer.compare(a, b) === 0;
 }
 
