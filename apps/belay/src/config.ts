@@ -22,6 +22,15 @@ export interface CliConfig {
   readonly state: string;
   /** `$XDG_CONFIG_HOME/belay/credentials`; mode 0600. */
   readonly credentials: string;
+  /** `$XDG_CONFIG_HOME/belay/settings.json`; what the four below say wins over it. */
+  readonly settings: string;
+  /** `BELAY_PRIVACY`: `minimal` or `strict`. */
+  readonly privacy: string | undefined;
+  /** `BELAY_HEARTBEAT`: seconds between two signs of life of an open sink. */
+  readonly heartbeat: string | undefined;
+  /** `BELAY_SPOOL_BYTES`, `BELAY_SPOOL_DAYS`: how much may wait on this machine for one log, and how long. */
+  readonly spoolBytes: string | undefined;
+  readonly spoolDays: string | undefined;
   /** `DATABASE_URL`: an existing PostgreSQL in place of the embedded one. */
   readonly databaseUrl: string | undefined;
   /** `BELAY_DEBUG`: stack traces with errors. */
@@ -45,6 +54,11 @@ export function readConfig(): CliConfig {
     traceDir: set('BELAY_TRACE_DIR'),
     state: set('BELAY_STATE') ?? join(set('XDG_STATE_HOME') ?? join(homedir(), '.local', 'state'), 'belay'),
     credentials: join(set('XDG_CONFIG_HOME') ?? join(homedir(), '.config'), 'belay', 'credentials'),
+    settings: join(set('XDG_CONFIG_HOME') ?? join(homedir(), '.config'), 'belay', 'settings.json'),
+    privacy: set('BELAY_PRIVACY'),
+    heartbeat: set('BELAY_HEARTBEAT'),
+    spoolBytes: set('BELAY_SPOOL_BYTES'),
+    spoolDays: set('BELAY_SPOOL_DAYS'),
     databaseUrl: set('DATABASE_URL'),
     debug: set('BELAY_DEBUG') !== undefined,
     // Not `process.stdout.isTTY`: touching that stream makes it blocking, which a proxy must not have.

@@ -15,13 +15,21 @@ import {
   type SourceStart,
 } from '@belay/client';
 import { type EnvelopeKind, sessionId } from '@belay/envelope';
-import { type Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { Attestation, forwarderFor, type Leftover } from './attestation.js';
 import { type CliConfig, readConfig } from './config.js';
 import { findLogin, type Login } from './credentials.js';
 import { badInput, CliError, EXIT, usage } from './exit.js';
 import { print } from './output.js';
-import { type LoginOptions, loginOptions, seconds, sinkName, withLogin } from './option-values.js';
+import {
+  type LoginOptions,
+  loginOptions,
+  privacyOption,
+  seconds,
+  sinkName,
+  withLogin,
+} from './option-values.js';
+import { type Privacy, readSettings, type Settings } from './settings.js';
 
 /** How often a followed file is looked at, and a terminal told. Milliseconds. */
 const LOOK_EVERY = 250;
@@ -31,9 +39,11 @@ const SAVE_EVERY = 10_000;
 
 interface ForwardOptions extends LoginOptions {
   readonly follow?: boolean;
+  readonly background?: boolean;
   readonly sink: string;
   readonly kind: EnvelopeKind;
   readonly state?: string;
+  readonly privacy?: Privacy;
   readonly flushTimeout: number;
   readonly json?: boolean;
 }
@@ -119,8 +129,13 @@ async function forward(source: string | undefined, options: ForwardOptions): Pro
   const config = withLogin(readConfig(), options);
   const state = options.state ?? config.state;
   const login = await requireLogin(config);
-  if (source === undefined) await flushSpools(state, login, options, undefined);
-  else await forwardSource(source, config, state, login, options);
+  const settings = readSettings(config, options.privacy);
+  for (const problem of settings.problems) process.stderr.write(`belay: ${problem}\n`);
+  if (options.background === true) {
+    const { forwardInBackground } = await import('./background.js');
+    await forwardInBackground(state, login, settings);
+  } else if (source === undefined) await flushSpools(state, login, settings, options, undefined);
+  else await forwardSource(source, config, state, login, settings, options);
 }
 
 async function forwardSource(
@@ -128,6 +143,7 @@ async function forwardSource(
   config: CliConfig,
   state: string,
   login: Login,
+  settings: Settings,
   options: ForwardOptions,
 ): Promise<void> {
   const { origin } = login.credential;
@@ -139,7 +155,7 @@ async function forwardSource(
     if (start.offset === size && options.follow !== true) {
       // No epoch for nothing: but what an earlier run left is still this command's work.
       position.release();
-      await flushSpools(state, login, options, source);
+      await flushSpools(state, login, settings, options, source);
       return;
     }
     file = { path: source, position, start };
@@ -147,6 +163,7 @@ async function forwardSource(
   const tally = new Tally();
   const leftovers = new Tally();
   const attestation = await Attestation.open({
+    ...settings,
     state,
     login,
     sink: options.sink,
@@ -363,11 +380,12 @@ function isJson(bytes: Buffer): boolean {
 async function flushSpools(
   state: string,
   login: Login,
+  settings: Settings,
   options: ForwardOptions,
   source: string | undefined,
 ): Promise<void> {
   const tally = new Tally();
-  const forwarder = forwarderFor(state, login, tally.take);
+  const forwarder = forwarderFor(state, login, tally.take, settings.limits);
   const progress = new Progress(tally, options.json);
   const timer = setTimeout(() => forwarder.stop(), options.flushTimeout * 1000);
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => forwarder.stop());
@@ -415,9 +433,11 @@ export function register(program: Command): void {
       'an NDJSON file, or - for standard input; without it, what earlier runs left is sent',
     )
     .option('--follow', 'go on as the file grows')
+    .addOption(new Option('--background', 'what a hook starts to have its lines sent').hideHelp())
     .option('--sink <name>', 'name of this sink', sinkName, 'forward')
     .option('--kind <kind>', 'kind of the envelopes', eventKind, 'x.event')
     .option('--state <dir>', 'state directory: spools, secrets, positions (BELAY_STATE)')
+    .addOption(privacyOption())
     .option('--flush-timeout <seconds>', 'how long to wait for acknowledgements at the end', seconds, 60)
     .option('--json', 'print one JSON document')
     .addHelpText(

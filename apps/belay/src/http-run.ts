@@ -8,6 +8,7 @@ import { HttpRecorder } from './http-recorder.js';
 import { writeOut } from './output.js';
 import { Recording } from './recording.js';
 import { StandardError } from './relay.js';
+import type { Privacy } from './settings.js';
 
 /** How long answers may go on after we were told to stop. Milliseconds. */
 const GRACE = 1_000;
@@ -16,6 +17,7 @@ export interface HttpRunOptions {
   readonly sink: string;
   readonly trace?: string;
   readonly state?: string;
+  readonly privacy?: Privacy;
   readonly workspace?: string[];
   readonly flushTimeout: number;
   /** `HOST:PORT`. */

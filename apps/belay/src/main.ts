@@ -26,6 +26,10 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     description: 'receive OpenTelemetry spans and log records of an agent, as commitments',
     load: () => import('./otlp.js'),
   },
+  hook: {
+    description: "record an agent's hook event; install|uninstall the hook",
+    load: () => import('./hook-command.js'),
+  },
   login: {
     description: 'store an append token and the address of its service',
     load: () => import('./login.js'),

@@ -1,7 +1,8 @@
 /** Options of more than one command, and the values they take. */
 
-import { type Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { CliConfig } from './config.js';
+import { PRIVACY } from './settings.js';
 
 const SINK_NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
@@ -36,3 +37,10 @@ export const withLogin = (config: CliConfig, { url, token }: LoginOptions): CliC
   url: url ?? config.url,
   token: token ?? config.token,
 });
+
+/** The option of commands that make envelopes. */
+export const privacyOption = (): Option =>
+  new Option(
+    '--privacy <policy>',
+    'minimal: tool names are said; strict: keyed (BELAY_PRIVACY, then settings.json, then minimal)',
+  ).choices(PRIVACY);

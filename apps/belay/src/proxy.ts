@@ -6,12 +6,20 @@ import { setDefaultHighWaterMark } from 'node:stream';
 import type { Command } from 'commander';
 import { readConfig } from './config.js';
 import { usage } from './exit.js';
-import { type LoginOptions, loginOptions, seconds, sinkName, withLogin } from './option-values.js';
+import {
+  type LoginOptions,
+  loginOptions,
+  privacyOption,
+  seconds,
+  sinkName,
+  withLogin,
+} from './option-values.js';
 import { resolveRunner } from './package-runner.js';
 import { DigestCache, digestsPath, type FileIdentity, identify } from './provenance.js';
 import type { Recorder } from './recorder.js';
 import { Recording } from './recording.js';
 import { BEHIND, relay, StandardError, standardOutput } from './relay.js';
+import type { Privacy } from './settings.js';
 import { exitCodeOf, resolveProgram, type ServerEnd, ServerProcess, StartError } from './server-process.js';
 
 /** Our own secrets; the server has no use for them. Everything else of the environment is passed on. */
@@ -29,6 +37,7 @@ interface ProxyOptions extends LoginOptions {
   readonly sink: string;
   readonly trace?: string;
   readonly state?: string;
+  readonly privacy?: Privacy;
   readonly flushTimeout: number;
   readonly http?: string;
   readonly listen: string;
@@ -234,6 +243,7 @@ export function register(program: Command): void {
     .option('--sink <name>', 'name of this sink', sinkName, 'proxy')
     .option('--trace <dir>', 'where the trace goes (BELAY_TRACE_DIR, then STATE/traces)')
     .option('--state <dir>', 'state directory: traces, spools, secrets (BELAY_STATE)')
+    .addOption(privacyOption())
     .option('--flush-timeout <seconds>', 'how long to go on sending after the server ended', seconds, 3)
     .addHelpText(
       'after',

@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto';
 import type { Draft, Epoch } from '@belay/client';
-import { type AttributeValue, matchId, sessionKey, weakCallId } from '@belay/envelope';
+import type { AttributeValue } from '@belay/envelope';
 import {
   type Call,
   type Content,
@@ -15,16 +15,19 @@ import {
   readFrame,
   type Request,
   type Response,
+  ToolList,
 } from '@belay/mcp';
 import type { RecordBody, TraceEnd, TraceWriter } from '@belay/trace';
+import { CallIdentity, comparedContent, Occurrences, toolUseIdOf } from './call-identity.js';
+import type { Privacy } from './settings.js';
 import { skimmedOf } from './skimmed.js';
+import { toolDefinitionDigest } from './tool-definition.js';
 
 /** Canonical form of larger content would hold up the frame it is made for: such a call has no `call` and no `match`. */
 const MAX_CANONICAL = 1024 * 1024;
-/** Distinct (tool, arguments) pairs whose occurrences are counted; past it, counting starts over. */
-const MAX_COUNTED = 65_536;
 const MAX_OPEN = 65_536;
-const NAME = /^[A-Za-z0-9._@/:+-]{1,128}$/;
+/** Sessions over HTTP whose tools are remembered. */
+const MAX_TOOL_LISTS = 256;
 
 export interface RecorderParts {
   /** Absent when the trace could not be made. */
@@ -33,6 +36,7 @@ export interface RecorderParts {
   readonly epoch: Epoch | undefined;
   readonly machineSecret: Buffer;
   readonly session: string;
+  readonly privacy: Privacy;
   /** Called after envelopes were appended. */
   readonly onAppended: () => void;
   /** Monotonic, milliseconds. */
@@ -60,15 +64,17 @@ export class Recorder {
   readonly #parts: RecorderParts;
   readonly #framers: Readonly<Record<Direction, Framer>> = { c2s: new Framer(), s2c: new Framer() };
   readonly #correlator = new Correlator();
-  readonly #key: Buffer;
+  /** By session, where HTTP has sessions: a server may have other tools in each. */
+  readonly #tools = new Map<string, ToolList>();
+  readonly #identity: CallIdentity;
   readonly #open = new Map<number, OpenCall>();
-  readonly #occurrences = new Map<string, number>();
+  readonly #occurrences = new Occurrences();
   #calls = 0;
   #failures = 0;
 
   constructor(parts: RecorderParts) {
     this.#parts = parts;
-    this.#key = sessionKey(parts.machineSecret, parts.session);
+    this.#identity = new CallIdentity(parts.machineSecret, parts.session, parts.privacy);
     parts.epoch?.append({
       kind: 'session.open',
       session: parts.session,
@@ -137,7 +143,8 @@ export class Recorder {
   #record(direction: Direction, frame: Frame, carried?: Carried): void {
     const { epoch, trace } = this.#parts;
     const content = readFrame(frame, MAX_CANONICAL);
-    const seqs = this.#envelopes(direction, frame, content, carried).map(
+    const findings = new Set<string>(content.findings);
+    const seqs = this.#envelopes(direction, frame, content, findings, carried).map(
       (draft) => epoch?.append(draft) ?? 0,
     );
     trace?.append(
@@ -149,7 +156,7 @@ export class Recorder {
         oversize: isOversize(frame) ? true : undefined,
         skimmed: skimmedOf(frame),
         seqs: epoch === undefined ? undefined : seqs,
-        findings: content.findings.length === 0 ? undefined : content.findings,
+        findings: findings.size === 0 ? undefined : [...findings],
         ...carried,
       },
       frame.parts ?? frame.bytes,
@@ -159,11 +166,19 @@ export class Recorder {
   }
 
   /** A `call` or `result` for each tool call in the frame, else one `x.frame`; nothing where nothing is sent. */
-  #envelopes(direction: Direction, frame: Frame, content: Content, carried: Carried | undefined): Draft[] {
+  #envelopes(
+    direction: Direction,
+    frame: Frame,
+    content: Content,
+    findings: Set<string>,
+    carried: Carried | undefined,
+  ): Draft[] {
     const batch = content.kind === 'batch';
     const drafts = content.messages.flatMap((message) => {
       const correlated = this.#correlator.observe(direction, message, carried?.conversation);
-      return this.#toolDraft(correlated, frame, batch) ?? [];
+      const tools = this.#toolsOf(carried?.conversation);
+      for (const odd of tools.observe(direction, inFull(correlated, frame))) findings.add(odd);
+      return this.#toolDraft(correlated, frame, tools, batch) ?? [];
     });
     if (this.#parts.epoch === undefined) return [];
     return drafts.length > 0
@@ -171,10 +186,10 @@ export class Recorder {
       : [this.#draft(frame, { kind: 'x.frame', attrs: frameAttributes(direction, frame, content) })];
   }
 
-  #toolDraft(correlated: Correlated, frame: Frame, batch: boolean): Draft | undefined {
+  #toolDraft(correlated: Correlated, frame: Frame, tools: ToolList, batch: boolean): Draft | undefined {
     if (this.#parts.epoch === undefined) return undefined;
     if (correlated.type === 'call' && correlated.call.method === 'tools/call') {
-      return this.#callDraft(correlated.call, correlated.request, frame, batch);
+      return this.#callDraft(correlated.call, correlated.request, frame, tools, batch);
     }
     if (correlated.type === 'answer' && correlated.call.method === 'tools/call') {
       return this.#resultDraft(correlated.call, correlated.response, frame, correlated.late);
@@ -182,39 +197,47 @@ export class Recorder {
     return undefined;
   }
 
-  #callDraft(call: Call, request: Request, frame: Frame, batch: boolean): Draft {
+  #callDraft(call: Call, request: Request, frame: Frame, tools: ToolList, batch: boolean): Draft {
     this.#calls++;
     const { tool } = call;
     const args = (request.params as { readonly arguments?: unknown } | undefined)?.arguments ?? {};
     const canonical = frame.size <= MAX_CANONICAL && frame.bytes !== undefined;
-    const match = canonical ? orUndefined(() => matchId(this.#key, args)) : undefined;
+    const match = canonical ? this.#identity.match(args) : undefined;
+    const shared = toolUseIdOf(request.params);
     const id =
-      match === undefined || tool === undefined
-        ? undefined
-        : orUndefined(() => weakCallId(this.#key, tool, this.#occurrence(`${tool}\n${match}`), args));
-    const name = this.#toolName(tool);
+      shared !== undefined
+        ? this.#identity.call(shared)
+        : match === undefined || tool === undefined
+          ? undefined
+          : this.#identity.weakCall(tool, args, match, this.#occurrences.next);
+    const name = this.#identity.tool(tool);
     if (this.#open.size >= MAX_OPEN) this.#open.delete(this.#open.keys().next().value as number);
     this.#open.set(call.call, { call: id, tool: name, since: this.#parts.now() });
     return this.#draft(frame, {
       kind: 'call',
       call: id,
       match,
-      attrs: { tool: name, bytes: frame.size, batch: batch ? true : undefined },
+      attrs: {
+        tool: name,
+        bytes: frame.size,
+        batch: batch ? true : undefined,
+        tooldef: tool === undefined ? undefined : tools.definition(tool),
+      },
     });
   }
 
   #resultDraft(call: Call, response: Response, frame: Frame, late: boolean): Draft {
     const known = this.#open.get(call.call);
     this.#open.delete(call.call);
-    const result = response.result as { readonly content?: unknown; readonly isError?: unknown } | undefined;
+    const result = response.result as { readonly isError?: unknown } | undefined;
     const code = (response.error as { readonly code?: unknown } | null | undefined)?.code;
     const error = Number.isSafeInteger(code) ? (code as number) : undefined;
-    const seen = response.ok ? (result?.content ?? result) : response.error;
+    const seen = response.ok ? comparedContent(response.result) : response.error;
     const canonical = frame.size <= MAX_CANONICAL && frame.bytes !== undefined;
     return this.#draft(frame, {
       kind: 'result',
       call: known?.call,
-      match: canonical ? orUndefined(() => matchId(this.#key, seen)) : undefined,
+      match: canonical ? this.#identity.match(seen) : undefined,
       attrs: {
         tool: known?.tool,
         bytes: frame.size,
@@ -227,6 +250,17 @@ export class Recorder {
     });
   }
 
+  #toolsOf(conversation = ''): ToolList {
+    const key = conversation.startsWith('session-') ? conversation : '';
+    let tools = this.#tools.get(key);
+    if (tools === undefined) {
+      tools = new ToolList((definition) => toolDefinitionDigest(this.#parts.machineSecret, definition));
+      if (this.#tools.size >= MAX_TOOL_LISTS) this.#tools.delete(this.#tools.keys().next().value as string);
+      this.#tools.set(key, tools);
+    }
+    return tools;
+  }
+
   #draft(frame: Frame, draft: Draft): Draft {
     const oversize = isOversize(frame);
     return {
@@ -236,19 +270,13 @@ export class Recorder {
       attrs: oversize ? { ...draft.attrs, oversize: true } : draft.attrs,
     };
   }
+}
 
-  /** A name as it is, or keyed where it would not be one: a tool's name is the server's to choose. */
-  #toolName(tool: string | undefined): string | undefined {
-    if (tool === undefined || NAME.test(tool)) return tool;
-    return orUndefined(() => matchId(this.#key, tool));
-  }
-
-  #occurrence(pair: string): number {
-    if (this.#occurrences.size >= MAX_COUNTED) this.#occurrences.clear();
-    const occurrence = (this.#occurrences.get(pair) ?? 0) + 1;
-    this.#occurrences.set(pair, occurrence);
-    return occurrence;
-  }
+/** Of a list of tools all is needed, however large it is. */
+function inFull(seen: Correlated, frame: Frame): Correlated {
+  if (seen.type !== 'answer' || seen.call.method !== 'tools/list' || frame.size <= MAX_CANONICAL) return seen;
+  const [response] = readFrame(frame).messages;
+  return response?.type === 'response' ? { ...seen, response } : seen;
 }
 
 /** Without having its bytes put together, if they are there. */
@@ -264,14 +292,4 @@ function frameAttributes(
   const [message] = content.messages as readonly [Message | undefined];
   const type = content.kind === 'message' && message !== undefined ? message.type : content.kind;
   return { dir: direction, type, bytes: frame.size };
-}
-
-/** Content that has no canonical form (a lone surrogate, too deep) has no keyed identifier either. */
-function orUndefined(make: () => string): string | undefined {
-  try {
-    return make();
-  } catch (error) {
-    if (error instanceof TypeError) return undefined;
-    throw error;
-  }
 }

@@ -10,6 +10,7 @@ import type { CliConfig } from './config.js';
 import { findLogin } from './credentials.js';
 import { CliError } from './exit.js';
 import { Recorder } from './recorder.js';
+import { type Privacy, readSettings } from './settings.js';
 
 type Opening = Extract<RecordBody, { readonly type: 'open' }>;
 
@@ -19,6 +20,7 @@ export interface RecordingOptions {
   /** Folder of traces, and state directory; the configuration says them where they are missing. */
   readonly trace?: string;
   readonly state?: string;
+  readonly privacy?: Privacy;
   /** What is told to the person, a line each. */
   readonly warn: (message: string) => void;
   /** What was run, for the first record of the trace; values go in as digests under the machine's secret. */
@@ -49,12 +51,14 @@ export class Recording {
   static async open(options: RecordingOptions): Promise<Recording> {
     const { config, sink, warn } = options;
     const state = options.state ?? config.state;
+    const settings = readSettings(config, options.privacy);
+    for (const problem of settings.problems) warn(problem);
     const login = await attempt('credentials are not usable', warn, () => findLogin(config));
     const attestation =
       login === undefined
         ? undefined
         : await attempt('nothing is sent', warn, () =>
-            Attestation.open({ state, login, sink, sinkKind: 'proxy' }),
+            Attestation.open({ ...settings, state, login, sink, sinkKind: 'proxy' }),
           );
     const secret =
       (await attempt('identifiers of this run can be matched with no other sink', warn, () =>
@@ -85,6 +89,7 @@ export class Recording {
       epoch: attestation?.epoch,
       machineSecret: secret,
       session,
+      privacy: settings.privacy,
       onAppended: () => attestation?.wake(),
       now: () => performance.now(),
     });

@@ -112,6 +112,8 @@ export function eventText({ type, record }: Event): string {
     }
     case 'policy':
       return `policy:${say('digest')}${say('network')}`;
+    case 'hook':
+      return `hook${say('event')}, ${bytes(Number(members['size']))}`;
     case 'claim':
       return members['absent'] === true ? 'claim: none was made' : `claim, ${bytes(Number(members['size']))}`;
     case 'http': {

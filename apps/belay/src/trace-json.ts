@@ -67,7 +67,7 @@ async function writeItem(item: TraceItem, content: TraceContent, sink: TextSink)
       return await sink.write(JSON.stringify(item));
     default: {
       const { prev: _prev, ...record } = item.record;
-      const shown = item.type === 'claim' ? content.at(item.place) : undefined;
+      const shown = item.type === 'claim' || item.type === 'hook' ? content.at(item.place) : undefined;
       return await sink.write(
         JSON.stringify({ ...record, ...(shown === undefined ? {} : { text: shown.text }) }),
       );

@@ -104,7 +104,7 @@ export interface LateAnswer {
 
 /** Records that stand for themselves; `record` is without content. */
 export interface Event {
-  readonly type: 'open' | 'http' | 'state' | 'denial' | 'policy' | 'claim' | 'gap' | 'close';
+  readonly type: 'open' | 'http' | 'state' | 'denial' | 'policy' | 'hook' | 'claim' | 'gap' | 'close';
   readonly record: TraceRecord;
   readonly place: Place;
 }

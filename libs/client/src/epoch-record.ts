@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { acquire, DirLocked } from '@belay/dirlock';
-import { SinkTree, type SinkTreeState } from '@belay/envelope';
+import { SinkTree, type SinkTreeState } from '@belay/envelope/sink';
 import { CompactRange, leafHash } from '@belay/merkle';
 import { readJson, writeJson } from './state.js';
 

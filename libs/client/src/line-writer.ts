@@ -1,12 +1,6 @@
 import { closeSync, fdatasyncSync, ftruncateSync, writeSync } from 'node:fs';
-import {
-  type AttributeValue,
-  commitment,
-  commitmentSalt,
-  type EnvelopeKind,
-  SinkTree,
-  type SinkTreeState,
-} from '@belay/envelope';
+import type { AttributeValue, EnvelopeKind } from '@belay/envelope';
+import { commitment, commitmentSalt, SinkTree, type SinkTreeState } from '@belay/envelope/sink';
 import { CompactRange } from '@belay/merkle';
 import type { EpochRecord } from './epoch-record.js';
 import type { SpoolRoom } from './spool-room.js';

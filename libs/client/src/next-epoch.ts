@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { constants, openSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { newUlid, type SinkKind } from '@belay/envelope';
+import type { SinkKind } from '@belay/envelope';
+import { newUlid } from '@belay/envelope/sink';
 import {
   type EpochRecord,
   isLocked,

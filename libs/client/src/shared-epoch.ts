@@ -10,7 +10,7 @@ import {
   readSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { SinkTree } from '@belay/envelope';
+import { SinkTree } from '@belay/envelope/sink';
 import { CompactRange } from '@belay/merkle';
 import { acquireBriefly } from './brief-lock.js';
 import {

@@ -202,7 +202,7 @@ describe('limits', () => {
       attrs: { size: 1, root: batchRoot(linesOf(epoch.dir).slice(0, 1)).toString('base64') },
     });
     expect(kindsOf(epoch.dir).slice(-2)).toEqual(['gap', 'epoch.close']);
-    const [gap, close] = lines.slice(-2) as [{ attrs: object }, { attrs: object }];
+    const [gap, close] = lines.slice(-2) as unknown as [{ attrs: object }, { attrs: object }];
     expect(gap.attrs).toMatchObject({ reason: 'overflow', last: 12 });
     const whole = readEpochRecord(epoch.dir)?.closed;
     expect(treeOfLines(readFileSync(join(epoch.dir, 'lines'))).stated()).toEqual(whole);

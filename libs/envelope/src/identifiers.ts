@@ -29,6 +29,15 @@ export function callId(key: Buffer, toolUseId: string): string {
   return keyed(key, `belay/call/v1\n${toolUseId}`);
 }
 
+/**
+ * A tool's name as every sink writes it: hooks say `mcp__server__tool` for what a proxy knows as `tool`, and clients
+ * put `_` where their model's API takes no other character.
+ */
+export function normalisedTool(name: string): string {
+  const bare = /^mcp__.+?__(.+)$/s.exec(name)?.[1] ?? name;
+  return bare.replaceAll(/[^A-Za-z0-9_-]/g, '_');
+}
+
 /** `call` by tool, arguments and how many equal ones came before it (`occurrence` counts from 1). */
 export function weakCallId(key: Buffer, tool: string, occurrence: number, args: unknown): string {
   return `weak:${keyed(key, `belay/weak-call/v1\n${tool}\n${occurrence}\n${canonical(args)}`)}`;

@@ -51,6 +51,7 @@ export {
   commitment,
   commitmentSalt,
   matchId,
+  normalisedTool,
   sessionId,
   sessionKey,
   weakCallId,

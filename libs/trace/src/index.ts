@@ -24,4 +24,4 @@ export {
   type TraceRecord,
   type WireBody,
 } from './record.js';
-export { TraceWriter, type TraceClock, type TraceEnd } from './writer.js';
+export { TraceWriter, type TraceClock, type TraceEnd, type TraceTail } from './writer.js';

@@ -128,10 +128,24 @@ interface GapBody {
   readonly source?: number | undefined;
 }
 
+/** An event that an agent told one of its hooks. */
+interface HookBody {
+  readonly type: 'hook';
+  /** Its name, where it is one that is known. */
+  readonly event?: string | undefined;
+  readonly size: number;
+  readonly sha256: string;
+  /** There was too much to keep: `data` is absent. */
+  readonly oversize?: true | undefined;
+  readonly seqs?: readonly number[] | undefined;
+}
+
 interface ClaimBody {
   readonly type: 'claim';
   readonly size: number;
   readonly sha256: string;
+  /** `seq` of the envelopes that it became. */
+  readonly seqs?: readonly number[] | undefined;
   /** Imported, and the source says that no statement was made. */
   readonly absent?: true | undefined;
   readonly source?: number | undefined;
@@ -176,6 +190,7 @@ export type RecordBody =
   | HttpBody
   | StderrBody
   | GapBody
+  | HookBody
   | ClaimBody
   | StateBody
   | DenialBody
@@ -271,12 +286,13 @@ function needsData(record: TraceRecord): boolean {
   return (
     record.type === 'stderr' ||
     record.type === 'claim' ||
-    (record.type === 'frame' && record.oversize !== true)
+    ((record.type === 'frame' || record.type === 'hook') && record.oversize !== true)
   );
 }
 
 function dataIntact(record: TraceRecord): boolean {
-  if (record.type !== 'frame' && record.type !== 'stderr' && record.type !== 'claim') return false;
+  const { type } = record;
+  if (type !== 'frame' && type !== 'hook' && type !== 'stderr' && type !== 'claim') return false;
   const data = recordData(record) as Buffer;
   return (
     data.length === record.size &&
@@ -294,6 +310,7 @@ const TYPES = new Set([
   'policy',
   'stderr',
   'gap',
+  'hook',
   'claim',
   'close',
 ]);
@@ -384,7 +401,8 @@ const SHAPES: Readonly<Record<string, Rule>> = {
     findings: maybe(listOf(text)),
   }),
   stderr: shape(CONTENT),
-  claim: shape(CONTENT),
+  hook: shape({ ...CONTENT, event: maybe(text), oversize: maybe(flag), seqs: maybe(listOf(count)) }),
+  claim: shape({ ...CONTENT, seqs: maybe(listOf(count)) }),
   gap: shape({ reason: text, count, code: maybe(text) }),
   close: shape({
     lost: count,

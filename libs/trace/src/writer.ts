@@ -3,13 +3,23 @@ import {
   constants,
   fdatasync,
   fdatasyncSync,
+  fstatSync,
   ftruncateSync,
   mkdirSync,
   openSync,
+  readSync,
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import { DATA, formatRecord, NO_RECORD, type RanFile, type RecordBody } from './record.js';
+import {
+  DATA,
+  formatRecord,
+  NO_RECORD,
+  parseRecord,
+  type RanFile,
+  type RecordBody,
+  RecordError,
+} from './record.js';
 
 /** Time comes in as arguments: wall clock in RFC 3339 and a monotonic clock in microseconds. */
 export interface TraceClock {
@@ -25,6 +35,18 @@ export interface TraceEnd {
   readonly signal?: string | undefined;
   /** The executable that was run, when its digest was not yet known at the beginning. */
   readonly executable?: RanFile | undefined;
+}
+
+/** What the next process has to know to go on in a trace that several write, one at a time. */
+export interface TraceTail {
+  readonly n: number;
+  readonly prev: string;
+  readonly offset: number;
+  /** Monotonic clock when the trace was opened, microseconds: one that the processes share. */
+  readonly started: number;
+  readonly lost: number;
+  readonly unreported: number;
+  readonly reason?: string | undefined;
 }
 
 /** Where lines are put together; longer ones are written in pieces of this size. Bytes. */
@@ -52,7 +74,7 @@ const MAX_SYNC_INTERVAL = 1_000;
 export class TraceWriter {
   readonly path: string;
   readonly #clock: TraceClock;
-  readonly #started: number;
+  #started: number;
   #fd: number | undefined;
   #n = 0;
   #prev = NO_RECORD;
@@ -87,6 +109,46 @@ export class TraceWriter {
     const writer = new TraceWriter(path, fd, clock);
     writer.append(open);
     return writer;
+  }
+
+  /**
+   * Goes on in a trace that another process left. Lines that it wrote without telling are taken in, a torn one is cut
+   * off and recorded as a gap. Undefined when the file is not what the tail says: then it is left alone.
+   */
+  static resume(path: string, tail: TraceTail, clock: TraceClock): TraceWriter | undefined {
+    let fd;
+    try {
+      fd = openSync(path, constants.O_RDWR | constants.O_APPEND);
+    } catch {
+      return undefined;
+    }
+    const writer = new TraceWriter(path, fd, clock);
+    writer.#n = tail.n;
+    writer.#prev = tail.prev;
+    writer.#offset = tail.offset;
+    writer.#started = tail.started;
+    writer.#lost = tail.lost;
+    writer.#unreported = tail.unreported;
+    writer.#reason = tail.reason;
+    if (writer.#takeIn(fd)) return writer;
+    closeSync(fd);
+    return undefined;
+  }
+
+  /** Closes the file without a last word; another process goes on from what this returns. */
+  leave(): TraceTail {
+    const tail = {
+      n: this.#n,
+      prev: this.#prev,
+      offset: this.#offset,
+      started: this.#started,
+      lost: this.#lost,
+      unreported: this.#unreported,
+      reason: this.#reason,
+    };
+    if (this.#fd !== undefined) closeSync(this.#fd);
+    this.#fd = undefined;
+    return tail;
   }
 
   /** Records that could not be written so far. */
@@ -150,6 +212,32 @@ export class TraceWriter {
       // The reader finds out: a file that did not reach the disk has no close record.
     }
     closeSync(fd);
+  }
+
+  #takeIn(fd: number): boolean {
+    const { size } = fstatSync(fd);
+    if (size < this.#offset) return false;
+    if (size === this.#offset) return true;
+    const bytes = Buffer.alloc(size - this.#offset);
+    const read = readSync(fd, bytes, 0, bytes.length, this.#offset);
+    let start = 0;
+    try {
+      for (let lf = bytes.indexOf(0x0a); lf >= 0 && lf < read; lf = bytes.indexOf(0x0a, start)) {
+        const { record, hash } = parseRecord(bytes.subarray(start, lf));
+        if (record.n !== this.#n || record.prev !== this.#prev || record.type === 'close') return false;
+        start = lf + 1;
+        this.#n++;
+        this.#prev = hash;
+      }
+    } catch (error) {
+      if (error instanceof RecordError) return false;
+      throw error;
+    }
+    this.#offset += start;
+    if (start === read) return true;
+    ftruncateSync(fd, this.#offset);
+    this.append({ type: 'gap', reason: 'torn', count: read - start });
+    return true;
   }
 
   #write(body: RecordBody, data: Buffer | readonly Buffer[] | undefined): boolean {

@@ -1,0 +1,57 @@
+/** Starting what sends a hook's lines: the hook itself has no time to. */
+
+import { closeSync, mkdirSync, openSync, readFileSync, statSync, utimesSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { logDir } from '@belay/client/sink';
+
+/** Folder whose lock the background forwarder of a log holds. */
+export const backgroundDir = (state: string, log: string): string => join(logDir(state, log), 'forwarder');
+
+/** One that ended, for whatever reason, is not started again sooner. Milliseconds. */
+const PAUSE = 10_000;
+const BELAY = fileURLToPath(new URL('../bin/belay.js', import.meta.url));
+
+/** Starts `belay forward --background` unless one runs, or was started a moment ago. Does not wait for it. */
+export function startForwarding(
+  state: string,
+  log: string,
+  env: Readonly<Record<string, string | undefined>>,
+): void {
+  const folder = backgroundDir(state, log);
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const started = join(folder, 'started');
+  if (Date.now() - (modifiedAt(started) ?? 0) < PAUSE || isRunning(folder)) return;
+  closeSync(openSync(started, 'a', 0o600));
+  const now = new Date();
+  utimesSync(started, now, now);
+  // Loaded here: most events find one running.
+  void import('node:child_process').then(({ spawn }) => {
+    const child = spawn(process.execPath, [BELAY, 'forward', '--background', '--state', resolve(state)], {
+      detached: true,
+      stdio: 'ignore',
+      env,
+    });
+    child.on('error', () => undefined);
+    child.unref();
+  });
+}
+
+/** By the lock's own word; that it is really held is for the new one to find out. */
+function isRunning(folder: string): boolean {
+  try {
+    const { pid } = JSON.parse(readFileSync(join(folder, 'belay.lock'), 'utf8')) as { pid: number };
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}
+
+function modifiedAt(path: string): number | undefined {
+  try {
+    return statSync(path).mtimeMs;
+  } catch {
+    return undefined;
+  }
+}
