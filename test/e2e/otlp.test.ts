@@ -339,6 +339,24 @@ describe('belay otlp', () => {
     expect((await checkTrace(run.trace)).problems).toEqual([]);
   });
 
+  it('under the strict policy sends no name of a tool', async () => {
+    const before = sent.length;
+    const run = await receiver('strict', ['--privacy', 'strict'], await token());
+    const named = body
+      .replaceAll('"add"', '"name_of_the_house"')
+      .replaceAll('gen_ai.tool.name', 'mcp.tool.name');
+    const tools = named.replaceAll(
+      '"attributes":[',
+      '"attributes":[{"key":"gen_ai.operation.name","value":{"stringValue":"execute_tool"}},',
+    );
+    expect((await post(run.url, tools)).status).toBe(200);
+    expect((await run.end()).code).toBe(0);
+    const kinds = (await logged(run.epoch)).map(({ kind }) => kind);
+    expect(kinds.filter((kind) => kind === 'call')).toHaveLength(40);
+    expect(sent.slice(before)).toContain('"tool":"hmac-sha256:');
+    expect(sent.slice(before)).not.toContain('name_of_the_house');
+  });
+
   it('with the service away answers at once: 200 while there is room, then 429; what waits is sent later', async () => {
     down = true;
     const credential = await token();

@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto';
 import type { Epoch } from '@belay/client';
-import { type OtlpRequest, type Refusals, SpanMapper } from '@belay/otlp';
+import { type MapperParts, type OtlpRequest, type Refusals, SpanMapper } from '@belay/otlp';
 import type { TraceWriter } from '@belay/trace';
 
 /** What came since the start; items are spans and log records. */
@@ -19,13 +19,10 @@ export interface OtlpCounts {
   readonly undecodable: number;
 }
 
-export interface OtlpRecorderParts {
+export interface OtlpRecorderParts extends MapperParts {
   readonly trace: TraceWriter;
   /** Absent without credentials: then spans are only recorded. */
   readonly epoch: Epoch | undefined;
-  readonly machineSecret: Buffer;
-  /** Session of all that comes, where there is one. */
-  readonly session: string | undefined;
   /** Called after envelopes were appended. */
   readonly onAppended: () => void;
 }
@@ -48,7 +45,7 @@ export class OtlpRecorder {
 
   constructor(parts: OtlpRecorderParts) {
     this.#parts = parts;
-    this.#mapper = new SpanMapper({ machineSecret: parts.machineSecret, session: parts.session });
+    this.#mapper = new SpanMapper(parts);
   }
 
   get counts(): OtlpCounts {

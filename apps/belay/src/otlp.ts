@@ -11,10 +11,18 @@ import { readConfig } from './config.js';
 import { findLogin } from './credentials.js';
 import { isLoopback } from './http-headers.js';
 import { badInput, EXIT, type ExitCode, unavailable, usage } from './exit.js';
-import { type LoginOptions, loginOptions, seconds, sinkName, withLogin } from './option-values.js';
+import {
+  type LoginOptions,
+  loginOptions,
+  privacyOption,
+  seconds,
+  sinkName,
+  withLogin,
+} from './option-values.js';
 import { OtlpReceiver, RECEIVER_LIMITS } from './otlp-receiver.js';
 import { OtlpRecorder } from './otlp-recorder.js';
 import { writeOut } from './output.js';
+import { type Privacy, readSettings } from './settings.js';
 
 /** How often the log is told what came. Milliseconds. */
 const TELL_EVERY = 60_000;
@@ -32,6 +40,7 @@ interface OtlpOptions extends LoginOptions {
   readonly sink: string;
   readonly trace?: string;
   readonly state?: string;
+  readonly privacy?: Privacy;
   readonly spoolLines: number;
   readonly flushTimeout: number;
   readonly json?: boolean;
@@ -122,6 +131,8 @@ class Run {
   static async open(options: OtlpOptions): Promise<Run> {
     const config = withLogin(readConfig(), options);
     const state = options.state ?? config.state;
+    const { privacy, heartbeat, limits, problems } = readSettings(config, options.privacy);
+    problems.forEach(warn);
     const secret = machineSecret(state);
     const session = config.session === undefined ? undefined : sessionId(secret, config.session);
     const login = await findLogin(config);
@@ -132,7 +143,15 @@ class Run {
     const attestation =
       login === undefined
         ? undefined
-        : await Attestation.open({ state, login, sink: options.sink, sinkKind: 'otlp', onEvent });
+        : await Attestation.open({
+            state,
+            login,
+            sink: options.sink,
+            sinkKind: 'otlp',
+            onEvent,
+            heartbeat,
+            limits,
+          });
     const epoch = attestation?.epoch.id ?? newUlid(Date.now(), randomBytes(10));
     const writer = TraceWriter.create(
       join(options.trace ?? config.traceDir ?? join(state, 'traces'), `${options.sink}-${epoch}.jsonl`),
@@ -154,6 +173,7 @@ class Run {
       epoch: attestation?.epoch,
       machineSecret: secret,
       session,
+      privacy,
       onAppended: () => attestation?.wake(),
     });
     return new Run({ options, attestation, epoch, writer, recorder, progress });
@@ -249,6 +269,7 @@ export function register(program: Command): void {
     )
     .option('--sink <name>', 'name of this sink', sinkName, 'otlp')
     .option('--trace <dir>', 'where the spans are kept (BELAY_TRACE_DIR, then STATE/traces)')
+    .addOption(privacyOption())
     .option('--state <dir>', 'state directory: traces, spools, secrets (BELAY_STATE)')
     .option('--spool-lines <n>', 'how many lines may wait for the log before senders have to', lines, 100_000)
     .option('--flush-timeout <seconds>', 'how long to go on sending after the signal to end', seconds, 5)

@@ -34,6 +34,7 @@ it('counts are told when they changed, and only what was taken has a number', as
     epoch,
     machineSecret: Buffer.alloc(32, 1),
     session: undefined,
+    privacy: 'minimal',
     onAppended: () => woken++,
   });
 
@@ -76,6 +77,7 @@ it('what is refused is told by reason', () => {
     epoch: undefined,
     machineSecret: Buffer.alloc(32, 1),
     session: undefined,
+    privacy: 'minimal',
     onAppended: () => undefined,
   });
   const spans = [

@@ -10,6 +10,7 @@ import {
   callId,
   canonical,
   matchId,
+  normalisedTool,
   sessionId,
   sessionKey,
   weakCallId,
@@ -74,6 +75,8 @@ export interface MapperParts {
   readonly machineSecret: Buffer;
   /** Session of everything that comes, where the operator names one. */
   readonly session: string | undefined;
+  /** `strict`: names of tools are keyed. */
+  readonly privacy: 'minimal' | 'strict';
 }
 
 /** A set or map that forgets its oldest entries. */
@@ -213,7 +216,7 @@ export class SpanMapper {
     if (isCall && !conflict && this.#isFirstOfCall(decoded, tool)) {
       const args = objectOf(argumentsOf(attributes), MAX_PARSED);
       const call = this.#callOf(key, session, item, tool, args);
-      const name = tool === undefined ? undefined : nameOrDigest(key, tool);
+      const name = tool === undefined ? undefined : this.#toolName(key, tool);
       const common = { session, call };
       return [
         { ...common, kind: 'call', match: matchOf(key, args), attrs: { tool: name, bytes } },
@@ -239,7 +242,7 @@ export class SpanMapper {
           method: method === undefined ? undefined : word(METHODS, method),
           provider: provider === undefined ? undefined : word(PROVIDERS, provider),
           span_kind: SPAN_KINDS[Number(decoded['kind'] ?? 0)],
-          tool: isCall && tool !== undefined ? nameOrDigest(key, tool) : undefined,
+          tool: isCall && tool !== undefined ? this.#toolName(key, tool) : undefined,
           bytes,
           ...outcome,
           ...tokensOf(attributes),
@@ -265,7 +268,7 @@ export class SpanMapper {
       match: undefined,
       attrs: {
         event: event === undefined ? undefined : word(EVENTS, event),
-        tool: tool === undefined ? undefined : nameOrDigest(key, normalised(tool)),
+        tool: tool === undefined ? undefined : this.#toolName(key, tool),
         bytes,
         ok: successOf(attributes),
         ms: countOf(attributes, 'duration_ms'),
@@ -296,6 +299,12 @@ export class SpanMapper {
     return this.#traces.get(fingerprint(trace)) ?? sessionId(machineSecret, `otlp-trace:${trace}`);
   }
 
+  /** As every sink has it: normalised, and keyed where it is no name or the policy is strict. */
+  #toolName(key: Buffer, tool: string): string | undefined {
+    const bare = normalisedTool(tool);
+    return this.#parts.privacy === 'minimal' && NAME.test(tool) ? bare : matchOf(key, bare);
+  }
+
   /**
    * The agent's own id of the call where it is told; else tool, arguments and how many equal ones came before, as a
    * proxy has it; else the span's identity, which only this sink knows.
@@ -311,10 +320,11 @@ export class SpanMapper {
     if (id !== undefined) return callId(key, id);
     const match = matchOf(key, args);
     if (match !== undefined && tool !== undefined) {
-      const pair = fingerprint(session, tool, match);
+      const bare = normalisedTool(tool);
+      const pair = fingerprint(session, bare, match);
       const occurrence = (this.#occurrences.get(pair) ?? 0) + 1;
       this.#occurrences.set(pair, occurrence);
-      return weakCallId(key, tool, occurrence, args);
+      return weakCallId(key, bare, occurrence, args);
     }
     return callId(key, `otlp-span:${fieldOf(decoded, 'traceId')}:${fieldOf(decoded, 'spanId')}`);
   }
@@ -324,7 +334,8 @@ export class SpanMapper {
     const trace = fieldOf(decoded, 'traceId');
     const span = fieldOf(decoded, 'spanId');
     const parent = fieldOf(decoded, 'parentSpanId');
-    const id = (relation: string, of: string): string => fingerprint(relation, trace, of, tool ?? '');
+    const id = (relation: string, of: string): string =>
+      fingerprint(relation, trace, of, normalisedTool(tool ?? ''));
     const known = this.#calls.get(id('is', parent)) === true || this.#calls.get(id('below', span)) === true;
     // Known by all three, whichever comes next: the agent's span, the client's, the server's.
     this.#calls.set(id('is', span), true);
@@ -358,20 +369,18 @@ function isToolExecution(attributes: Attributes): boolean {
   );
 }
 
+/** As it was told; a server's name may stand in front of it. */
 function toolOf(attributes: Attributes): string | undefined {
-  const named =
+  return (
     textOf(attributes, 'gen_ai.tool.name', 'mcp.tool.name') ??
     (textOf(attributes, 'openinference.span.kind') === 'TOOL'
       ? textOf(attributes, 'tool.name')
       : undefined) ??
     (textOf(attributes, 'traceloop.span.kind') === 'tool'
       ? textOf(attributes, 'traceloop.entity.name')
-      : undefined);
-  return named === undefined ? undefined : normalised(named);
+      : undefined)
+  );
 }
-
-/** The name that the MCP server knows: agents put the server's in front of it. */
-const normalised = (tool: string): string => /^mcp__.+?__(.+)$/s.exec(tool)?.[1] ?? tool;
 
 const argumentsOf = (attributes: Attributes): Decoded | undefined =>
   attributes.get('gen_ai.tool.call.arguments') ??
@@ -395,9 +404,6 @@ function matchOf(key: Buffer, content: unknown): string | undefined {
     throw error;
   }
 }
-
-const nameOrDigest = (key: Buffer, name: string): string | undefined =>
-  NAME.test(name) ? name : matchOf(key, name);
 
 function isOk(decoded: Decoded, attributes: Attributes): boolean {
   const { code } = (decoded['status'] ?? {}) as { readonly code?: number };

@@ -41,7 +41,8 @@ const batch = (spans: readonly object[], resource: Attributes = {}): Buffer =>
 const logs = (...records: readonly object[]): Buffer =>
   Buffer.from(JSON.stringify({ resourceLogs: [{ scopeLogs: [{ logRecords: records }] }] }));
 
-const mapper = (session?: string): SpanMapper => new SpanMapper({ machineSecret: SECRET, session });
+const mapper = (session?: string): SpanMapper =>
+  new SpanMapper({ machineSecret: SECRET, session, privacy: 'minimal' });
 const map = (to: SpanMapper, body: Buffer, signal: 'traces' | 'logs' = 'traces'): Mapped =>
   to.map(decodeRequest(signal, 'json', body));
 const envelopes = ({ statements }: Mapped) => statements.flatMap((statement) => statement.envelopes);
@@ -199,6 +200,14 @@ describe('a tool execution', () => {
   it('whose name is no name is sent as a keyed digest', () => {
     const [call] = envelopes(map(mapper(), batch([span(tool('ask about\nmy secret'))])));
     expect(call?.attrs['tool']).toMatch(/^hmac-sha256:/);
+  });
+
+  it('under the strict policy is named by a keyed digest only', () => {
+    const strict = new SpanMapper({ machineSecret: SECRET, session: 's', privacy: 'strict' });
+    const mapped = envelopes(map(strict, batch([span(tool('mcp__files__read_file'))])));
+    const digest = matchId(sessionKey(SECRET, 's'), 'read_file');
+    expect(mapped.map(({ attrs }) => attrs['tool'])).toEqual([digest, digest]);
+    expect(JSON.stringify(mapped)).not.toContain('read_file');
   });
 
   it.each([
