@@ -17,3 +17,4 @@ export {
   type Request,
   type Response,
 } from './message.js';
+export { ToolList, type ToolFinding } from './tool-list.js';
