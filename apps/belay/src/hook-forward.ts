@@ -21,7 +21,7 @@ export function startForwarding(
   const folder = backgroundDir(state, log);
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const started = join(folder, 'started');
-  if (Date.now() - (modifiedAt(started) ?? 0) < PAUSE || isRunning(folder)) return;
+  if (Date.now() - (modifiedAt(started) ?? 0) < PAUSE || runningPid(folder) !== undefined) return;
   closeSync(openSync(started, 'a', 0o600));
   const now = new Date();
   utimesSync(started, now, now);
@@ -37,14 +37,15 @@ export function startForwarding(
   });
 }
 
-/** By the lock's own word; that it is really held is for the new one to find out. */
-function isRunning(folder: string): boolean {
+/** Process that sends, by its lock's own word; that the lock is really held is for the next one to find out. */
+export function runningPid(folder: string): number | undefined {
+  let pid: number | undefined;
   try {
-    const { pid } = JSON.parse(readFileSync(join(folder, 'belay.lock'), 'utf8')) as { pid: number };
+    ({ pid } = JSON.parse(readFileSync(join(folder, 'belay.lock'), 'utf8')) as { pid: number });
     process.kill(pid, 0);
-    return true;
+    return pid;
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
+    return (error as NodeJS.ErrnoException).code === 'EPERM' ? pid : undefined;
   }
 }
 

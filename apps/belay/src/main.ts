@@ -40,6 +40,14 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
   },
   unwrap: { description: 'take `belay proxy` away again', load: () => import('./wrap.js') },
   trace: { description: 'read, check, export and import local records', load: () => import('./trace.js') },
+  reveal: {
+    description: 'open one commitment for an auditor, or check an opening',
+    load: () => import('./reveal.js'),
+  },
+  status: {
+    description: 'what is spooled, acknowledged, refused, dropped',
+    load: () => import('./status.js'),
+  },
   receipt: {
     description: 'get, verify and read receipts',
     load: () => import('./receipt.js'),
@@ -53,9 +61,13 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
   auditor: { description: 'issue a key that may read a project', load: () => import('./admin.js') },
   sink: { description: 'declare a sink: its key, trust domain, heartbeat', load: () => import('./admin.js') },
   tenant: { description: 'create a tenant (operator)', load: () => import('./admin.js') },
+  operator: {
+    description: 'replace a lost operator key, on the machine of the service',
+    load: () => import('./operator.js'),
+  },
   serve: {
     description: 'run the whole service in one process',
-    load: () => import('./serve.js'),
+    load: () => import('./serve-command.js'),
   },
 };
 

@@ -1,4 +1,5 @@
 import type { KeyObject } from 'node:crypto';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Refusal, SignedHead } from './ack.js';
 import { append, type AppendTarget } from './append.js';
@@ -66,10 +67,14 @@ export class Forwarder {
   #stopped: ClientError | undefined;
   #hurry = false;
   #lines = BATCH.lines;
+  readonly #errorPath: string;
+  /** There may be a last error to forget. */
+  #troubled = true;
 
   constructor(options: ForwarderOptions) {
     this.#options = options;
     rememberLog(options.state, options.credential.origin);
+    this.#errorPath = join(logDir(options.state, options.credential.origin), 'last-error.json');
     this.#heads = new HeadStore(options.state, options.credential.origin);
   }
 
@@ -174,6 +179,7 @@ export class Forwarder {
     });
     this.#heads.advance(before, ack.head);
     spool.settle(batch, ack);
+    this.#forgetError();
     if (this.#lines < BATCH.lines) this.#lines = Math.min(BATCH.lines, this.#lines * 2);
     const tell = this.#options.onEvent;
     if (tell === undefined) return;
@@ -208,6 +214,7 @@ export class Forwarder {
       this.#lines = Math.ceil(batch.lines.length / 2);
       return true;
     }
+    this.#keepError(error);
     if (error.action === 'retry') {
       const ceiling = Math.min(LAST_RETRY, FIRST_RETRY * 2 ** Math.min(attempt, 20));
       const random = this.#options.random ?? Math.random;
@@ -222,6 +229,22 @@ export class Forwarder {
     this.#stopped = error;
     tell?.({ type: 'stopped', error });
     return false;
+  }
+
+  /** For `belay status`: what last kept lines from being sent. Goes with the next acknowledgement. */
+  #keepError({ code, message }: ClientError): void {
+    this.#troubled = true;
+    try {
+      const time = new Date().toISOString();
+      writeJson(this.#errorPath, { time, code, message });
+    } catch {
+      // It is told to the owner as well.
+    }
+  }
+
+  #forgetError(): void {
+    if (this.#troubled) rmSync(this.#errorPath, { force: true });
+    this.#troubled = false;
   }
 
   #keepEvidence(error: ClientError): void {

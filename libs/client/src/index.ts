@@ -8,6 +8,7 @@ export { Epoch } from './epoch.js';
 export type { Draft } from './line-writer.js';
 export type { EpochOptions } from './next-epoch.js';
 export { SHARED_TIMES, SharedEpoch, type SharedTimes, tendShared } from './shared-epoch.js';
+export { type EpochStatus, epochStatus } from './status.js';
 export { SPOOL_LIMITS, type SpoolLimits } from './spool-room.js';
 export { ClientError, type ClientAction, type ClientErrorCode } from './error.js';
 export { Forwarder, type ForwarderOptions, type ForwardEvent } from './forwarder.js';

@@ -12,7 +12,7 @@ import {
   writeEpochRecord,
 } from './epoch-record.js';
 import { LineWriter } from './line-writer.js';
-import { waitingBytes } from './spool.js';
+import { rememberLog, waitingBytes } from './spool.js';
 import { SPOOL_LIMITS, type SpoolLimits, SpoolRoom } from './spool-room.js';
 import { type Chain, makeDir, readChain, writeJson } from './state.js';
 
@@ -43,6 +43,7 @@ export function openNext(
 ): { readonly dir: string; readonly record: EpochRecord; readonly writer: LineWriter } {
   const { state, log, sink, sinkKind } = options;
   const now = options.now ?? (() => new Date());
+  rememberLog(state, log);
   const before = readChain(folder);
   const counter = before === undefined ? 0 : before.counter + 1;
   const epoch = newUlid(now().getTime(), randomBytes(10));

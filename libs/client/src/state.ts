@@ -18,10 +18,11 @@ import { join } from 'node:path';
  *     <state>/secrets/machine                          32 bytes, base64
  *     <state>/logs/<log>/log.json                      the origin, in clear
  *     <state>/logs/<log>/head.json                     last verified head
+ *     <state>/logs/<log>/last-error.json               what last kept lines from being sent; none after an ack
  *     <state>/logs/<log>/accusations/<time>.json       evidence against the log
  *     <state>/logs/<log>/sinks/<sink>/chain.json       counter and id of the last epoch
  *     <state>/logs/<log>/sinks/<sink>/sources/<id>/position.json   how far a source was read
- *     <state>/logs/<log>/sinks/<sink>/<epoch>/         one spool: epoch.json, lines, acks
+ *     <state>/logs/<log>/sinks/<sink>/<epoch>/         one spool: epoch.json, lines, acks; writer of a shared one
  *
  * `<log>` is the first 16 hex digits of SHA-256 of the origin, which may hold slashes.
  */
