@@ -39,6 +39,16 @@ export interface Auditor {
 /** Who asks, once that is proven. */
 export type Principal = Operator | Admin | Sender | Auditor;
 
+/** Holder of a good credential of a kind that a route has nothing for: may see there what anyone may. */
+export interface Other {
+  readonly kind: 'other';
+  /** Kinds that the route is for. */
+  readonly allowed: readonly Allowed[];
+}
+
+/** Who asks, where anyone may; undefined: somebody without a credential. */
+export type Caller = Auditor | Sender | Other | undefined;
+
 /** What is stored of a credential, and who its holder is. */
 interface Stored {
   readonly secretHash: Buffer;
@@ -151,7 +161,7 @@ export async function admit(
   authenticator: Authenticator,
   header: string | undefined,
   allowed: readonly Allowed[],
-): Promise<Principal | undefined> {
+): Promise<Principal | Other | undefined> {
   if (header === undefined) {
     if (allowed.includes('anyone')) return undefined;
     throw unauthenticated();
@@ -160,7 +170,12 @@ export async function admit(
   if (allowed.length === 1 && allowed[0] === 'anyone') return undefined;
   const principal = await authenticator.authenticate(header);
   if (allowed.includes(principal.kind)) return principal;
-  throw new ProblemError(
+  if (allowed.includes('anyone')) return { kind: 'other', allowed };
+  throw forbidden(allowed);
+}
+
+export function forbidden(allowed: readonly Allowed[]): ProblemError {
+  return new ProblemError(
     'forbidden',
     `This is for ${allowed.filter((kind) => kind !== 'anyone').join(' or ')} credentials.`,
   );

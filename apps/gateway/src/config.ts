@@ -1,4 +1,5 @@
 import type { Connection, ProcessRole } from '@belay/db';
+import { MAX_RECEIPT_ENTRIES } from '@belay/receipt';
 
 /** Settings of the gateway. `readConfig` makes it from the environment; `belay serve` makes its own. */
 export interface GatewayConfig {
@@ -10,6 +11,14 @@ export interface GatewayConfig {
   readonly maxAppends: number;
   /** `MAX_APPEND_BYTES`: bytes of bodies in flight before 503. Default 256 MiB. */
   readonly maxAppendBytes: number;
+  /** `APPEND_IDLE`: seconds that may pass between two pieces of a body. Default 10. */
+  readonly appendIdleMs: number;
+  /** `APPEND_TIMEOUT`: seconds a body has to arrive. Default 30. */
+  readonly appendTimeoutMs: number;
+  /** `MAX_RECEIPT_ENTRIES`: entries of one receipt. Default 2000, at most what a receipt may hold. */
+  readonly maxReceiptEntries: number;
+  /** `MAX_ANSWER_BYTES`: bytes of large answers that are made and not yet read, before 503. Default 64 MiB. */
+  readonly maxAnswerBytes: number;
   /** `COLLECTOR_TIMEOUT`: seconds to wait for the collector before 503. Default 10: a request that was lost on the way is known to be lost only by this. */
   readonly collectorTimeoutMs: number;
 }
@@ -33,6 +42,10 @@ export const DEFAULTS: GatewayConfig = Object.freeze({
   port: 8420,
   maxAppends: 256,
   maxAppendBytes: 256 * 1024 * 1024,
+  appendIdleMs: 10_000,
+  appendTimeoutMs: 30_000,
+  maxReceiptEntries: 2000,
+  maxAnswerBytes: 64 * 1024 * 1024,
   collectorTimeoutMs: 10_000,
 });
 
@@ -57,6 +70,22 @@ export function readConfig(
       'MAX_APPEND_BYTES',
       DEFAULTS.maxAppendBytes,
       8 * 1024 * 1024,
+      Number.MAX_SAFE_INTEGER,
+    ),
+    appendIdleMs: 1000 * integer(env, 'APPEND_IDLE', DEFAULTS.appendIdleMs / 1000, 1, 300),
+    appendTimeoutMs: 1000 * integer(env, 'APPEND_TIMEOUT', DEFAULTS.appendTimeoutMs / 1000, 1, 300),
+    maxReceiptEntries: integer(
+      env,
+      'MAX_RECEIPT_ENTRIES',
+      DEFAULTS.maxReceiptEntries,
+      1,
+      MAX_RECEIPT_ENTRIES,
+    ),
+    maxAnswerBytes: integer(
+      env,
+      'MAX_ANSWER_BYTES',
+      DEFAULTS.maxAnswerBytes,
+      16 * 1024 * 1024,
       Number.MAX_SAFE_INTEGER,
     ),
     collectorTimeoutMs: 1000 * integer(env, 'COLLECTOR_TIMEOUT', DEFAULTS.collectorTimeoutMs / 1000, 1, 300),

@@ -8,15 +8,16 @@ import type { FastifyRequest } from 'fastify';
 import { Readable } from 'node:stream';
 import type { Auditor, Sender } from './access.js';
 import type { Admission } from './admission.js';
-import { readBody } from './body.js';
+import { type Pace, readBody } from './body.js';
+import type { GatewayConfig } from './config.js';
 import { Allow, Who } from './guard.js';
-import { takeIn } from './intake.js';
+import { SINK, takeIn } from './intake.js';
 import type { Metrics } from './metrics.js';
-import { formatCursor, MAX_LIMIT, parseCursor, parseIndex, parseLimit } from './page.js';
+import { formatCursor, isIndex, MAX_LIMIT, parseCursor, parseIndex, parseLimit } from './page.js';
 import type { Places } from './places.js';
 import { ProblemError, valueOf } from './problem.js';
 import { Describe } from './schema.js';
-import { ADMISSION, COLLECTOR, METRICS, PLACES, READER } from './tokens.js';
+import { ADMISSION, COLLECTOR, CONFIG, METRICS, PLACES, READER } from './tokens.js';
 
 /** Media types of NDJSON, which has no registered one. Their bodies reach a handler unread. */
 export const NDJSON = ['application/x-ndjson', 'application/ndjson', 'application/jsonl'] as const;
@@ -29,6 +30,7 @@ export class EventsController {
   readonly #places: Places;
   readonly #admission: Admission;
   readonly #metrics: Metrics;
+  readonly #pace: Pace;
 
   constructor(
     @Inject(COLLECTOR) collector: CollectorApi,
@@ -36,12 +38,14 @@ export class EventsController {
     @Inject(PLACES) places: Places,
     @Inject(ADMISSION) admission: Admission,
     @Inject(METRICS) metrics: Metrics,
+    @Inject(CONFIG) { appendIdleMs, appendTimeoutMs }: GatewayConfig,
   ) {
     this.#collector = collector;
     this.#reader = reader;
     this.#places = places;
     this.#admission = admission;
     this.#metrics = metrics;
+    this.#pace = { idleMs: appendIdleMs, totalMs: appendTimeoutMs };
   }
 
   @Post(':project/events')
@@ -71,14 +75,16 @@ export class EventsController {
         field: 'Content-Type',
       });
     }
-    const visit = this.#admission.enter();
+    const visit = this.#admission.arrive(sender.log);
     try {
       const { headers } = request;
       const body = await readBody(
         request.body,
         { encoding: headers['content-encoding'], length: headers['content-length'] },
         visit,
+        this.#pace,
       );
+      visit.enter();
       const append = takeIn(
         sender,
         {
@@ -121,11 +127,14 @@ export class EventsController {
     const epoch = of('epoch');
     if (epoch !== undefined && !isUlid(epoch))
       throw new ProblemError('invalid', 'epoch is a ULID', { field: 'epoch' });
+    const sink = of('sink');
+    if (sink !== undefined && !SINK.test(sink))
+      throw new ProblemError('invalid', 'sink is no name of a sink', { field: 'sink' });
     const limit = parseLimit(of('limit'));
-    const from = parseIndex(parseCursor('events', of('cursor')) ?? of('from') ?? '0', 'from');
+    const from = parseIndex(parseCursor('events', of('cursor'), isIndex) ?? of('from') ?? '0', 'from');
     const session = of('session');
     const head = await this.#reader.head(log);
-    const scanned = await this.#reader.events(log, { sink: of('sink'), epoch, from, limit });
+    const scanned = await this.#reader.events(log, { sink, epoch, from, limit });
     const events =
       session === undefined ? scanned : scanned.filter(({ entry }) => sessionOf(entry) === session);
     const last = scanned[scanned.length - 1];

@@ -11,7 +11,8 @@ export interface AppendHeaders {
   readonly head: string | undefined;
 }
 
-const SINK = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
+/** Names of sinks, as libs/envelope/FORMAT.md has them. */
+export const SINK = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
 /**
  * A body's lines, validated one by one: what is wrong with a line refuses that line. Throws a problem when the request

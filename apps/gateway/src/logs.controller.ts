@@ -23,7 +23,7 @@ import {
 import { ackName, formatVkey } from '@belay/note';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
-import type { Principal } from './access.js';
+import type { Caller } from './access.js';
 import { Allow, Who } from './guard.js';
 import { parseIndex } from './page.js';
 import type { Places } from './places.js';
@@ -52,7 +52,7 @@ export class LogsController {
   @Allow('auditor', 'append', 'anyone')
   @Describe({ summary: 'The latest published checkpoint', params, answer: ['text/plain'] })
   async checkpoint(
-    @Who() caller: Principal | undefined,
+    @Who() caller: Caller,
     @Param('log') id: string,
     @Res({ passthrough: true }) reply: FastifyReply,
   ): Promise<string> {
@@ -72,7 +72,7 @@ export class LogsController {
     answer: ['application/octet-stream'],
   })
   async tile(
-    @Who() caller: Principal | undefined,
+    @Who() caller: Caller,
     @Param('log') id: string,
     @Req() request: FastifyRequest,
     @Res({ passthrough: true }) reply: FastifyReply,
@@ -116,7 +116,7 @@ export class LogsController {
     answer: z.union([inclusionProof, consistencyProof]),
   })
   async proof(
-    @Who() caller: Principal | undefined,
+    @Who() caller: Caller,
     @Param('log') id: string,
     @Query() query: Readonly<Record<string, string | undefined>>,
     @Res({ passthrough: true }) reply: FastifyReply,
@@ -170,7 +170,7 @@ export class LogsController {
   @Allow('auditor', 'append', 'anyone')
   @Describe({ summary: 'The keys of the log and their certificates', params, answer: logKeys })
   async keys(
-    @Who() caller: Principal | undefined,
+    @Who() caller: Caller,
     @Param('log') id: string,
     @Res({ passthrough: true }) reply: FastifyReply,
   ): Promise<LogKeys> {

@@ -25,9 +25,15 @@ export class Metrics {
     });
     const inFlight: Gauge = new Gauge({
       name: 'belay_appends_in_flight',
-      help: 'Appends being read or waited for',
+      help: 'Appends whose body is there and whose answer is not',
       registers,
       collect: () => inFlight.set(admission.requests),
+    });
+    const arriving: Gauge = new Gauge({
+      name: 'belay_appends_arriving',
+      help: 'Appends whose body is still arriving',
+      registers,
+      collect: () => arriving.set(admission.arriving),
     });
   }
 

@@ -10,22 +10,26 @@ import type { Readable } from 'node:stream';
 import type { Logger } from 'pino';
 import { Authenticator } from './access.js';
 import { Admission } from './admission.js';
+import { MAX_HELD_BYTES } from './body.js';
+import { refuseUnreadable } from './client-error.js';
 import type { GatewayConfig } from './config.js';
 import { EventsController, NDJSON } from './events.controller.js';
-import { AccessGuard } from './guard.js';
+import { AccessGuard, holderOf } from './guard.js';
 import { Issuer, type Source } from './issue.js';
 import { asNestLogger } from './logger.js';
 import { LogsController } from './logs.controller.js';
 import { Metrics } from './metrics.js';
 import { serveDocs } from './openapi.js';
+import { limitOutgoing } from './outgoing.js';
 import { Places } from './places.js';
 import { ProblemFilter, sendProblem, toProblem } from './problem-filter.js';
 import { ProblemError } from './problem.js';
 import { ProjectsController } from './projects.controller.js';
 import { ReceiptsController } from './receipts.controller.js';
+import { Routes } from './routes.js';
 import { ServiceController } from './service.controller.js';
 import { TenantsController } from './tenants.controller.js';
-import { ADMISSION, COLLECTOR, ISSUER, METRICS, PLACES, READER, READY } from './tokens.js';
+import { ADMISSION, COLLECTOR, CONFIG, ISSUER, METRICS, PLACES, READER, READY } from './tokens.js';
 
 /** Bytes of an administrator's JSON. */
 const MAX_JSON_BYTES = 64 * 1024;
@@ -45,7 +49,7 @@ export interface GatewayParts {
 
 @Module({})
 export class GatewayModule {
-  static of(parts: GatewayParts): DynamicModule {
+  static of(parts: GatewayParts, routes: Routes): DynamicModule {
     const { config, collector, reader, log, source } = parts;
     return {
       module: GatewayModule,
@@ -59,10 +63,14 @@ export class GatewayModule {
       ],
       providers: [
         { provide: COLLECTOR, useValue: collector },
+        { provide: CONFIG, useValue: config },
         { provide: READER, useValue: reader },
         { provide: PLACES, useFactory: () => new Places(reader) },
         { provide: ISSUER, useFactory: () => new Issuer(source) },
-        { provide: ADMISSION, useFactory: () => new Admission(config.maxAppends, config.maxAppendBytes) },
+        {
+          provide: ADMISSION,
+          useFactory: () => new Admission(config.maxAppends, config.maxAppendBytes, MAX_HELD_BYTES),
+        },
         {
           provide: METRICS,
           useFactory: (admission: Admission) => new Metrics(admission),
@@ -75,7 +83,7 @@ export class GatewayModule {
           },
         },
         { provide: APP_GUARD, useFactory: () => new AccessGuard(new Authenticator(reader, source.now)) },
-        { provide: APP_FILTER, useFactory: () => new ProblemFilter(log) },
+        { provide: APP_FILTER, useFactory: () => new ProblemFilter(log, routes) },
       ],
     };
   }
@@ -108,21 +116,26 @@ export async function createGateway(
     // What the router itself refuses passes no filter of Nest's.
     frameworkErrors: (error: Error, _request: FastifyRequest, reply: FastifyReply) =>
       sendProblem(reply, toProblem(error)),
+    clientErrorHandler: refuseUnreadable,
     routerOptions: { maxParamLength: 512 },
     genReqId: () => parts.source.random(8).toString('hex'),
   });
   const gate = { closing: false };
-  prepare(adapter.getInstance<FastifyInstance>(), gate);
+  const routes = new Routes();
+  const fastify = adapter.getInstance<FastifyInstance>();
+  routes.listen(fastify);
+  prepare(fastify, gate);
+  limitOutgoing(fastify, parts.config.maxAnswerBytes, holderOf);
   const app = await NestFactory.create<NestFastifyApplication>(
-    { module: Root, imports: [GatewayModule.of(parts), ...beside] },
+    { module: Root, imports: [GatewayModule.of(parts, routes), ...beside] },
     adapter,
     { logger: asNestLogger(parts.log), abortOnError: false, bodyParser: false },
   );
   const metrics = app.get<Metrics>(METRICS, { strict: false });
-  observe(adapter.getInstance<FastifyInstance>(), parts.log, metrics);
+  observe(fastify, parts.log, metrics);
   serveDocs(app);
   await app.init();
-  await adapter.getInstance().ready();
+  await fastify.ready();
   const { config } = parts;
   return {
     app,
@@ -138,6 +151,9 @@ export async function createGateway(
   };
 }
 
+/** Replaces nothing by U+FFFD: two names that were sent must not become one. */
+const UTF8 = new TextDecoder('utf-8', { fatal: true });
+
 @Module({})
 class Root {}
 
@@ -151,12 +167,12 @@ function prepare(fastify: FastifyInstance, gate: { readonly closing: boolean }):
   }
   // Types that have no parser are refused: a form that a browser was tricked into posting is one of them.
   fastify.removeContentTypeParser(['text/plain', 'application/json']);
-  fastify.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, text, done) => {
-    if (text === '') return done(null, undefined);
+  fastify.addContentTypeParser('application/json', { parseAs: 'buffer' }, (_request, bytes, done) => {
+    if (bytes.length === 0) return done(null, undefined);
     try {
-      done(null, JSON.parse(text as string));
+      done(null, JSON.parse(UTF8.decode(bytes as Buffer)));
     } catch {
-      done(new ProblemError('invalid_json', 'The body is not JSON.'));
+      done(new ProblemError('invalid_json', 'The body is not JSON in UTF-8.'));
     }
   });
   fastify.addHook('onRequest', async (request, reply) => {
@@ -182,3 +198,4 @@ function observe(fastify: FastifyInstance, log: Logger, metrics: Metrics): void 
 
 export { DEFAULTS as GATEWAY_DEFAULTS } from './config.js';
 export { createLogger } from './logger.js';
+export { NotReady } from './service.controller.js';

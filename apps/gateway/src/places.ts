@@ -1,10 +1,12 @@
+import { isIdentifier } from '@belay/contracts';
 import type { LogRow, Reader } from '@belay/db';
-import { type Admin, type Auditor, type Principal, type Sender, unauthenticated } from './access.js';
+import { type Admin, type Auditor, type Caller, forbidden, type Sender, unauthenticated } from './access.js';
 import { notFound } from './problem.js';
 
 /**
  * From an identifier in a URL to the log it names, for the one who asks. Each does its look-up, then one comparison;
- * what does not exist fails the same comparison that somebody else's does.
+ * what does not exist fails the same comparison that somebody else's does. What is no identifier at all names nothing,
+ * for anybody, and no query is made of it.
  */
 export class Places {
   readonly #reader: Reader;
@@ -14,7 +16,7 @@ export class Places {
   }
 
   async projectOf(admin: Admin, project: string): Promise<LogRow> {
-    const log = await this.#reader.projectLog(project);
+    const log = isIdentifier('prj', project) ? await this.#reader.projectLog(project) : undefined;
     if (log?.tenant !== admin.tenant) throw notFound();
     return log;
   }
@@ -26,10 +28,11 @@ export class Places {
   }
 
   /** A log by its public identifier, when it is public or the caller's own. */
-  async logFor(caller: Principal | undefined, id: string): Promise<LogRow> {
-    const log = await this.#reader.logById(id);
+  async logFor(caller: Caller, id: string): Promise<LogRow> {
+    const log = isIdentifier('log', id) ? await this.#reader.logById(id) : undefined;
     const own = caller?.kind === 'auditor' || caller?.kind === 'append' ? caller.log.id : undefined;
-    if (!log || !(log.public || log.id === own)) throw caller ? notFound() : unauthenticated();
-    return log;
+    if (log && (log.public || log.id === own)) return log;
+    if (caller === undefined) throw unauthenticated();
+    throw caller.kind === 'other' ? forbidden(caller.allowed) : notFound();
   }
 }

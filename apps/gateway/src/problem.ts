@@ -22,10 +22,12 @@ const STATUS: Readonly<Record<ProblemCode, number>> = {
   not_published: 409,
   body_too_large: 413,
   too_many_lines: 413,
+  range_too_large: 413,
   unsupported_media_type: 415,
   unsupported_encoding: 415,
   no_valid_line: 422,
   rate_limited: 429,
+  headers_too_large: 431,
   internal: 500,
   overloaded: 503,
   unavailable: 503,
@@ -46,6 +48,7 @@ const TITLE: Readonly<Record<number, string>> = {
   415: 'Unsupported media type',
   422: 'Nothing to process',
   429: 'Too many requests',
+  431: 'Header fields too large',
   500: 'Internal error',
   503: 'Unavailable',
 };
@@ -57,6 +60,8 @@ interface ProblemExtras {
   readonly refused?: readonly LineRefusal[] | undefined;
   /** Seconds; becomes `Retry-After`. */
   readonly retryAfter?: number | undefined;
+  /** Methods that there are; becomes `Allow`. */
+  readonly allow?: readonly string[] | undefined;
 }
 
 /** Anything the gateway answers that is not what was asked for. */
@@ -80,6 +85,7 @@ export class ProblemError extends Error {
       ...(this.extras.retryAfter !== undefined && {
         'retry-after': String(Math.ceil(this.extras.retryAfter)),
       }),
+      ...(this.extras.allow && { allow: this.extras.allow.join(', ') }),
       ...(this.status === 401 && { 'www-authenticate': 'Bearer realm="belay"' }),
       'cache-control': 'no-store',
     };

@@ -1,6 +1,6 @@
 import { Body, Controller, Delete, Get, HttpCode, Inject, Param, Post, Put, Query } from '@nestjs/common';
 import { ApiTags } from '@nestjs/swagger';
-import type { Change, ChangeReply, CollectorApi } from '@belay/contracts';
+import { type Change, type ChangeReply, type CollectorApi, isIdentifier } from '@belay/contracts';
 import {
   type AuditorIssued,
   auditorIssued,
@@ -28,6 +28,7 @@ import type { Reader } from '@belay/db';
 import type { z } from 'zod';
 import type { Admin } from './access.js';
 import { Allow, Who } from './guard.js';
+import { SINK } from './intake.js';
 import type { Issuer } from './issue.js';
 import { formatCursor, parseCursor, parseLimit } from './page.js';
 import type { Places } from './places.js';
@@ -35,7 +36,6 @@ import { notFound, ProblemError, valueOf } from './problem.js';
 import { Checked, Describe } from './schema.js';
 import { COLLECTOR, ISSUER, PLACES, READER } from './tokens.js';
 
-const SINK = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 const project = { project: 'Project, `prj_...`' };
 const paging = {
   cursor: 'Where the page begins, as `next` of the one before',
@@ -144,7 +144,10 @@ export class ProjectsController {
     @Query('limit') limit?: string,
   ): Promise<TokenList> {
     const log = await this.#places.projectOf(admin, id);
-    const page = { after: parseCursor('tokens', cursor), limit: parseLimit(limit) };
+    const page = {
+      after: parseCursor('tokens', cursor, (id) => isIdentifier('tok', id)),
+      limit: parseLimit(limit),
+    };
     const rows = await this.#reader.tokens(log, page);
     return {
       tokens: rows.map(({ role, sinks, domain, expires, rate, ...row }) => ({
@@ -173,6 +176,7 @@ export class ProjectsController {
     @Param('token') token: string,
   ): Promise<Revoked> {
     const log = await this.#places.projectOf(admin, id);
+    if (!isIdentifier('tok', token)) throw notFound();
     const { index } = await this.#change({
       kind: 'token.revoke',
       tenant: admin.tenant,
@@ -220,7 +224,10 @@ export class ProjectsController {
     @Query('limit') limit?: string,
   ): Promise<AuditorList> {
     const log = await this.#places.projectOf(admin, id);
-    const page = { after: parseCursor('auditors', cursor), limit: parseLimit(limit) };
+    const page = {
+      after: parseCursor('auditors', cursor, (id) => isIdentifier('aud', id)),
+      limit: parseLimit(limit),
+    };
     const rows = await this.#reader.auditors(log, page);
     return {
       auditors: rows.map((row) => ({ id: row.id, ...issuanceOf(row) })),
@@ -241,7 +248,7 @@ export class ProjectsController {
     @Param('auditor') auditor: string,
   ): Promise<Revoked> {
     const log = await this.#places.projectOf(admin, id);
-    const known = await this.#reader.auditor(auditor);
+    const known = isIdentifier('aud', auditor) ? await this.#reader.auditor(auditor) : undefined;
     if (known?.log.id !== log.id) throw notFound();
     if (known.revoked) throw new ProblemError('exists', 'This key is revoked already.', { field: 'auditor' });
     const { index } = await this.#change({

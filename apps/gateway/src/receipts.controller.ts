@@ -1,18 +1,20 @@
 import { Controller, Get, Headers, Inject, Param, Query, Res } from '@nestjs/common';
 import { ApiTags } from '@nestjs/swagger';
-import type { CollectorApi, ReceiptScope } from '@belay/contracts';
+import { type CollectorApi, isIdentifier, type ReceiptScope } from '@belay/contracts';
 import type { LogRow, Reader } from '@belay/db';
 import { inclusionPlan } from '@belay/merkle';
 import { formatTlogProof } from '@belay/receipt';
 import type { FastifyReply } from 'fastify';
 import { type Accepted, accepted, DSSE, TLOG_PROOF } from './accept.js';
 import type { Auditor } from './access.js';
+import type { GatewayConfig } from './config.js';
 import { Allow, Who } from './guard.js';
 import { parseIndex } from './page.js';
 import type { Places } from './places.js';
 import { notFound, ProblemError, valueOf } from './problem.js';
 import { Describe } from './schema.js';
-import { COLLECTOR, PLACES, READER } from './tokens.js';
+import { COLLECTOR, CONFIG, PLACES, READER } from './tokens.js';
+import { Turnstile } from './turnstile.js';
 
 const ANSWERS = [DSSE, TLOG_PROOF];
 const accept = { Accept: `\`${DSSE}\` (default) or, for one event, \`${TLOG_PROOF}\`` };
@@ -23,15 +25,22 @@ export class ReceiptsController {
   readonly #collector: CollectorApi;
   readonly #reader: Reader;
   readonly #places: Places;
+  readonly #maxEntries: number;
+  /** The collector builds and signs: the whole receipt is in memory, several times over. */
+  readonly #making = new Turnstile(2, 16);
+  /** Whole receipts come from the database. */
+  readonly #fetching = new Turnstile(4, 32);
 
   constructor(
     @Inject(COLLECTOR) collector: CollectorApi,
     @Inject(READER) reader: Reader,
     @Inject(PLACES) places: Places,
+    @Inject(CONFIG) { maxReceiptEntries }: GatewayConfig,
   ) {
     this.#collector = collector;
     this.#reader = reader;
     this.#places = places;
+    this.#maxEntries = maxReceiptEntries;
   }
 
   @Get('projects/:project/receipts')
@@ -55,13 +64,12 @@ export class ReceiptsController {
     @Res({ passthrough: true }) reply: FastifyReply,
   ): Promise<string> {
     const log = this.#places.projectIn(auditor, project);
-    const scope = parseScope(query);
+    const scope = parseScope(query, this.#maxEntries);
     const asOf = query['asOf'] === undefined ? undefined : parseIndex(query['asOf'], 'asOf');
     const format = accepted(wanted);
     if (format.kind === 'tlog-proof') return this.#proof(log, scope, asOf, format, reply);
-    const { id, bytes } = valueOf(
-      await this.#collector.receipt({ project: log.project, scope, ...(asOf !== undefined && { asOf }) }),
-    );
+    const request = { project: log.project, scope, ...(asOf !== undefined && { asOf }) };
+    const { id, bytes } = valueOf(await this.#making.pass(log, () => this.#collector.receipt(request)));
     return answer(reply, format, bytes, id);
   }
 
@@ -80,13 +88,16 @@ export class ReceiptsController {
     @Res({ passthrough: true }) reply: FastifyReply,
   ): Promise<string> {
     const format = accepted(wanted);
-    const receipt = await this.#reader.receipt(id);
-    if (receipt?.log.id !== auditor.log.id) throw notFound();
+    const { log } = auditor;
+    const receipt = isIdentifier('rcp', id)
+      ? await this.#fetching.pass(log, () => this.#reader.receipt(log, id))
+      : undefined;
+    if (!receipt) throw notFound();
     if (format.kind === 'dsse') return answer(reply, format, receipt.bytes, receipt.id);
     const [, index] = /^event:(\d+)$/.exec(receipt.scope) ?? [];
     const scope: ReceiptScope =
       index === undefined ? { type: 'range', first: 0, count: 0 } : { type: 'event', index: Number(index) };
-    return this.#proof(receipt.log, scope, receipt.asOf, format, reply);
+    return this.#proof(log, scope, receipt.asOf, format, reply);
   }
 
   /** Signed by nobody but the checkpoint in it, so the gateway can make it. */
@@ -134,7 +145,10 @@ function answer(reply: FastifyReply, format: Accepted, bytes: string, id?: strin
   return bytes;
 }
 
-function parseScope({ event, range }: Readonly<Record<string, string | undefined>>): ReceiptScope {
+function parseScope(
+  { event, range }: Readonly<Record<string, string | undefined>>,
+  maxEntries: number,
+): ReceiptScope {
   if ((event === undefined) === (range === undefined)) {
     throw new ProblemError('invalid', 'A receipt is asked for by either event=N or range=A..B.', {
       field: 'event',
@@ -145,5 +159,13 @@ function parseScope({ event, range }: Readonly<Record<string, string | undefined
   const first = parseIndex(a, 'range');
   const last = parseIndex(b, 'range');
   if (last < first) throw new ProblemError('invalid', 'range=A..B ends before it begins', { field: 'range' });
-  return { type: 'range', first, count: last - first + 1 };
+  const count = last - first + 1;
+  if (count > maxEntries) {
+    throw new ProblemError(
+      'range_too_large',
+      `One receipt here is for at most ${maxEntries} entries; this range has ${count}. Ask for several.`,
+      { field: 'range' },
+    );
+  }
+  return { type: 'range', first, count };
 }

@@ -4,18 +4,26 @@ import { type CredentialInfo, credentialInfo, type ServiceInfo, serviceInfo } fr
 import { MAX_BODY_BYTES, MAX_REQUEST_LINES } from '@belay/contracts/rpc';
 import { MAX_ENVELOPE_BYTES } from '@belay/envelope';
 import { ackName, formatVkey } from '@belay/note';
-import { MAX_RECEIPT_ENTRIES } from '@belay/receipt';
 import type { FastifyReply } from 'fastify';
 import { z } from 'zod';
 import type { Principal } from './access.js';
 import { MAX_COMPRESSED_BYTES } from './body.js';
+import type { GatewayConfig } from './config.js';
 import { Allow, Who } from './guard.js';
 import type { Metrics } from './metrics.js';
 import { ProblemError } from './problem.js';
 import { Describe } from './schema.js';
-import { METRICS, READY } from './tokens.js';
+import { CONFIG, METRICS, READY } from './tokens.js';
 
 const healthy = z.object({ status: z.literal('ok') });
+
+/** Why no append can be answered, in words that may be shown to anyone. */
+export class NotReady extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'NotReady';
+  }
+}
 
 /** About the service and about one's own credential. */
 @ApiTags('service')
@@ -23,8 +31,14 @@ const healthy = z.object({ status: z.literal('ok') });
 export class ServiceController {
   readonly #metrics: Metrics;
   readonly #ready: () => Promise<void>;
+  readonly #maxReceiptEntries: number;
 
-  constructor(@Inject(METRICS) metrics: Metrics, @Inject(READY) ready: () => Promise<void>) {
+  constructor(
+    @Inject(METRICS) metrics: Metrics,
+    @Inject(READY) ready: () => Promise<void>,
+    @Inject(CONFIG) { maxReceiptEntries }: GatewayConfig,
+  ) {
+    this.#maxReceiptEntries = maxReceiptEntries;
     this.#metrics = metrics;
     this.#ready = ready;
   }
@@ -67,7 +81,7 @@ export class ServiceController {
         bodyBytes: MAX_BODY_BYTES,
         compressedBodyBytes: MAX_COMPRESSED_BYTES,
         lineBytes: MAX_ENVELOPE_BYTES,
-        receiptEntries: MAX_RECEIPT_ENTRIES,
+        receiptEntries: this.#maxReceiptEntries,
       },
     };
   }
@@ -85,10 +99,10 @@ export class ServiceController {
   async ready(): Promise<z.infer<typeof healthy>> {
     try {
       await this.#ready();
-    } catch {
-      throw new ProblemError('unavailable', 'The database or the collector can not be reached.', {
-        retryAfter: 1,
-      });
+    } catch (error) {
+      const detail =
+        error instanceof NotReady ? error.message : 'The database or the collector can not be reached.';
+      throw new ProblemError('unavailable', detail, { retryAfter: 1 });
     }
     return { status: 'ok' };
   }

@@ -4,5 +4,6 @@ export const READER = Symbol('Reader');
 export const PLACES = Symbol('Places');
 export const ISSUER = Symbol('Issuer');
 export const ADMISSION = Symbol('Admission');
+export const CONFIG = Symbol('GatewayConfig');
 export const METRICS = Symbol('Metrics');
 export const READY = Symbol('ready');

@@ -11,7 +11,8 @@ const name = z
   .string()
   .min(1)
   .max(128)
-  .regex(/^[^\p{C}]+$/u, 'no control characters');
+  .regex(/^[^\p{C}]+$/u, 'no control characters')
+  .regex(/[^\p{Z}\p{C}]/u, 'more than blanks');
 const sinkName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, 'a sink name');
 const domain = z
   .string()
@@ -209,6 +210,8 @@ export const PROBLEM_CODES = [
   'invalid_json',
   'empty',
   'too_many_lines',
+  'range_too_large',
+  'headers_too_large',
   'no_valid_line',
   'body_too_large',
   'unsupported_media_type',

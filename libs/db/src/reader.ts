@@ -239,13 +239,17 @@ export class Reader {
       .executeTakeFirst();
   }
 
-  async receipt(id: string) {
-    const row = await this.#db.selectFrom('receipts').selectAll().where('id', '=', id).executeTakeFirst();
+  /** A receipt of this log. One of another log is not even read. */
+  async receipt(log: LogRecord, id: string) {
+    const row = await this.#db
+      .selectFrom('receipts')
+      .select(['id', 'scope', 'as_of', 'digest', 'bytes', 'index'])
+      .where('id', '=', id)
+      .where('log', '=', log.log)
+      .executeTakeFirst();
     if (!row) return undefined;
-    const log = await this.#logBy('log', row.log);
-    if (!log) return undefined;
     const { as_of, ...rest } = row;
-    return { ...rest, asOf: as_of, log };
+    return { ...rest, asOf: as_of };
   }
 
   /** Logs whose head is past their last checkpoint, the longest unpublished first. */
