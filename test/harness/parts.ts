@@ -9,6 +9,8 @@ import { makeScratch } from './scratch.js';
 export interface Parts {
   readonly connection: EmbeddedPostgres['connection'];
   readonly collector: OpenCollector;
+  /** Of the first operator. */
+  readonly operatorKey: string;
   readonly reader: Reader;
   /** Of the worker: may store checkpoints. */
   readonly workerReader: Reader;
@@ -45,6 +47,7 @@ export async function openParts(): Promise<Parts> {
       log,
     });
     undo.push(() => collector.close());
+    const operatorKey = (await collector.firstOperator(() => Promise.resolve())) ?? '';
     const open = (role: 'belay_gateway' | 'belay_worker') => {
       const database = openDatabase(connection, { role, size: 10 });
       undo.push(() => database.destroy());
@@ -53,6 +56,7 @@ export async function openParts(): Promise<Parts> {
     return {
       connection,
       collector,
+      operatorKey,
       reader: open('belay_gateway'),
       workerReader: open('belay_worker'),
       keysDir: join(dataDir, 'keys'),

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { deriveLogSeed, loadOrCreateKeyFile, privateKeyObject, rawPublicKey } from '@belay/keys';
@@ -52,6 +53,12 @@ export class Keyring implements LogKeys {
     });
     const authority = await loadOrCreateAuthority(directory, { name: 'Belay', passphrase, now });
     return new Keyring(directory, seed, authority);
+  }
+
+  /** What tells this master seed from another one and says nothing of it: no log's origin is without a slash. */
+  get identity(): Buffer {
+    const key = rawPublicKey(privateKeyObject(deriveLogSeed(this.#seed, 'deployment')));
+    return createHash('sha256').update(key).digest();
   }
 
   async create(origin: string, now: Date): Promise<{ publicKey: Buffer; x5c: Buffer[] }> {

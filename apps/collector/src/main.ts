@@ -11,16 +11,16 @@ import { openCollector } from './open.js';
 async function run(config: CollectorProcessConfig): Promise<void> {
   const log = createLogger('collector', config.logLevel);
   let state = 'starting';
-  const health = await serveHealth(config.healthPort, () => (state === 'ok' ? undefined : state));
+  let trouble = (): string | null => null;
+  const health = await serveHealth(config.healthPort, () =>
+    state === 'ok' ? (trouble() ?? undefined) : state,
+  );
   if (config.migrate) {
     const applied = await migrate(config.database, MIGRATIONS);
     if (applied.length > 0) log.info({ applied }, 'migrated');
   }
   const collector = await openCollector({ config, connection: config.database, log });
-  if (collector.operatorKey !== undefined) {
-    // Past the logger, which would take it out.
-    process.stdout.write(`operator key, shown once: ${collector.operatorKey}\n`);
-  }
+  trouble = () => collector.trouble();
   const server = new FrameServer(config.nats);
   const app = await NestFactory.createMicroservice(
     CollectorModule.of({ collector: collector.service, log, inFlight: (work) => server.during(work) }),
@@ -41,8 +41,18 @@ async function run(config: CollectorProcessConfig): Promise<void> {
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void leave());
   log.info('waiting for requests');
   await app.listen();
+  await collector.firstOperator(showOperator);
   state = 'ok';
   log.info({ health: health.port }, 'taking requests');
+}
+
+/** Past the logger, which would take it out. */
+function showOperator(key: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    process.stdout.write(`operator key, shown once: ${key}\n`, (error) =>
+      error ? reject(error) : resolve(),
+    );
+  });
 }
 
 try {

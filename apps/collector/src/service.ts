@@ -20,6 +20,7 @@ import {
   Sequencer,
   type SequencerEvent,
   type SequencerLimits,
+  type StoredCheckpoint,
   StoreRefusal,
   type StoredReceipt,
 } from '@belay/log';
@@ -108,10 +109,15 @@ export class CollectorService implements CollectorApi {
 
   /** Event and range receipts are built here, from the database: what is signed is never handed in. */
   async receipt(request: ReceiptRequest): Promise<Outcome<ReceiptReply>> {
-    const key = `${request.project} ${scopeText(request.scope)} ${request.asOf ?? ''}`;
+    return this.#once(`${request.project} ${scopeText(request.scope)} ${request.asOf ?? 'latest'}`, () =>
+      this.#makeReceipt(request),
+    );
+  }
+
+  #once(key: string, make: () => Promise<Outcome<ReceiptReply>>): Promise<Outcome<ReceiptReply>> {
     const running = this.#receipts.get(key);
     if (running) return running;
-    const making = this.#makeReceipt(request).catch((error: unknown) => unavailable<ReceiptReply>(error));
+    const making = make().catch((error: unknown) => unavailable<ReceiptReply>(error));
     this.#receipts.set(key, making);
     void making.then(() => this.#receipts.delete(key));
     return making;
@@ -142,6 +148,18 @@ export class CollectorService implements CollectorApi {
       if (asOf !== undefined) return refuse({ kind: 'refused', code: 'invalid', message, field: 'as_of' });
       return refuse({ kind: 'not_yet', code: 'not_published', message, retryAfter: 1 });
     }
+    // As of the last size and as of that size by name are one receipt.
+    return this.#once(`${project} ${text} at ${checkpoint.size}`, () => this.#build(log, scope, checkpoint));
+  }
+
+  async #build(
+    log: LogRecord,
+    scope: ReceiptScope,
+    checkpoint: StoredCheckpoint,
+  ): Promise<Outcome<ReceiptReply>> {
+    const { store } = this.#parts;
+    const { first, count } = scopeRange(scope);
+    const text = scopeText(scope);
     const tree = await this.#sequencer.treeOf(log, checkpoint.size);
     if (!tree.root.equals(checkpoint.root)) {
       return refuse({
@@ -181,7 +199,7 @@ export class CollectorService implements CollectorApi {
       bytes: bytes.toString('utf8'),
       created: this.#parts.now(),
     };
-    const recorded = await this.#sequencer.recordReceipt(project, receipt, {
+    const recorded = await this.#sequencer.recordReceipt(log.project, receipt, {
       kind: 'receipt.issued',
       v: 1,
       receipt: `sha256:${digest.toString('hex')}`,

@@ -18,6 +18,7 @@ export {
   SECRET_BYTES,
   secretHash,
 } from './credential.js';
+export { draftOperator } from './operator.js';
 export { type Identifier, identifier, identifierBytes, isIdentifier, newIdentifier } from './identifier.js';
 export type {
   Ack,

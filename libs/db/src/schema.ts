@@ -2,6 +2,7 @@ import type { Generated } from 'kysely';
 
 /** The tables of prisma-free-migrations/, as Kysely sees them. `int8` arrives as a number (see `connection.ts`). */
 export interface Schema {
+  deployment: { one: Generated<boolean>; master: Buffer; origin_prefix: string; created: Generated<Date> };
   operators: { id: string; secret_hash: Buffer; created: Generated<Date> };
   tenants: { id: string; name: string; created: Generated<Date> };
   admin_keys: {
