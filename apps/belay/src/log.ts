@@ -235,6 +235,7 @@ async function readKept(path: string): Promise<Buffer> {
 interface FsckOptions {
   readonly data?: string;
   readonly databaseUrl?: string;
+  readonly anchor?: string;
   readonly json?: boolean;
 }
 
@@ -246,6 +247,7 @@ async function fsck(options: FsckOptions): Promise<void> {
   const { fsck: check } = await import('./fsck.js');
   const report = await check(
     databaseUrl === undefined ? { data: options.data ?? '.belay' } : { databaseUrl },
+    options.anchor,
     (origin, done, size) => {
       if (config.colour && !options.json)
         process.stderr.write(`\r${origin}: ${done} of ${size} entries\u001b[K`);
@@ -290,9 +292,10 @@ export function register(program: Command): void {
     .action(verify);
   log
     .command('fsck')
-    .description('check the database whole; on the machine of the service')
-    .option('--data <dir>', 'data folder of a stopped or running `belay serve` (default: ./.belay)')
-    .option('--database-url <url>', 'an existing PostgreSQL (DATABASE_URL)')
+    .description('check the database whole, changing nothing; on the machine of the service')
+    .option('--data <dir>', 'data folder of a stopped `belay serve` (default: ./.belay)')
+    .option('--database-url <url>', 'a PostgreSQL, while the service runs or not (DATABASE_URL)')
+    .option('--anchor <dir>', 'folder of the anchor to compare with (default with --data: its own)')
     .option('--json', 'print one JSON document')
     .action(fsck);
 }

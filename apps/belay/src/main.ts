@@ -72,12 +72,15 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
 };
 
 const VERSION = '0.1.0';
+/** Help goes the way of all other output, which survives a reader that leaves. */
+const OUTPUT = { writeOut: (text: string): void => void writeOut(text) };
 
 function programWithout(loaded: string | undefined): Command {
   const program = new Command('belay')
     .description('Record what an agent did where its machine cannot rewrite it, and prove it later.')
     .version(VERSION)
     .exitOverride()
+    .configureOutput(OUTPUT)
     .configureHelp({ showGlobalOptions: true })
     .enablePositionalOptions()
     .addHelpText(
@@ -111,7 +114,11 @@ export async function run(args: readonly string[]): Promise<number> {
       return EXIT.good;
     }
     const { register } = await (COMMANDS[name] as Entry).load();
-    const program = new Command('belay').version(VERSION).enablePositionalOptions().exitOverride();
+    const program = new Command('belay')
+      .version(VERSION)
+      .enablePositionalOptions()
+      .exitOverride()
+      .configureOutput(OUTPUT);
     register(program);
     exitOverrideEverywhere(program);
     await program.parseAsync(args, { from: 'user' });

@@ -27,6 +27,8 @@ export function styleFor(config: Pick<CliConfig, 'colour'>): Style {
  * goes through here and is awaited.
  */
 export function writeOut(text: string): Promise<void> {
+  // The stream tells of a closed pipe twice: to the write, and as an event that ends a process with no ear for it.
+  if (!process.stdout.listeners('error').includes(ignore)) process.stdout.on('error', ignore);
   return new Promise((resolve, reject) => {
     process.stdout.write(text, (error) => {
       // The reader of a pipe may leave early (`| head`); that is no failure of ours.
@@ -35,6 +37,8 @@ export function writeOut(text: string): Promise<void> {
     });
   });
 }
+
+const ignore = (): void => undefined;
 
 /** One JSON document and a newline, or the text for a person: every command ends in this. */
 export async function print(json: boolean | undefined, value: unknown, text: () => string): Promise<void> {

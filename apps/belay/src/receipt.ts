@@ -41,7 +41,9 @@ async function readInput(path: string): Promise<Buffer> {
   if (path !== '-') {
     const handle = await open(path, 'r');
     try {
-      if ((await handle.stat()).size > MAX_RECEIPT_BYTES) {
+      const stat = await handle.stat();
+      if (stat.isDirectory()) throw badInput('eisdir', `${path} is a folder`);
+      if (stat.size > MAX_RECEIPT_BYTES) {
         throw badInput('too_large', `${path} is larger than any receipt`);
       }
       return await handle.readFile();

@@ -46,7 +46,7 @@ const LIMIT = 100;
 const CHUNK = 4_096;
 
 export interface CheckOptions {
-  readonly anchor?: Anchor;
+  readonly anchor?: Pick<Anchor, 'last'>;
   readonly onProgress?: (done: number, total: number) => void;
 }
 
