@@ -55,12 +55,16 @@ function holdBack(): () => void {
 }
 
 async function until(is: () => boolean): Promise<void> {
-  while (!is()) await new Promise((resolve) => setTimeout(resolve, 5));
+  const deadline = Date.now() + 20_000;
+  while (!is()) {
+    if (Date.now() > deadline) throw new Error('it never came to that');
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
 }
 
 const start = () =>
   createGateway({
-    config: { ...GATEWAY_DEFAULTS, port: 0, maxAppends: 2, maxAppendBytes: 5 * 1024 * 1024 },
+    config: { ...GATEWAY_DEFAULTS, port: 0, maxAppends: 4, maxAppendBytes: 8 * 1024 * 1024 },
     collector,
     reader: parts.reader,
     log: parts.log,
@@ -73,7 +77,7 @@ beforeAll(async () => {
   const url = await gateway.listen();
   const service: Service = {
     url,
-    operatorKey: parts.collector.operatorKey ?? '',
+    operatorKey: parts.operatorKey,
     logs: parts.logs,
     close: () => Promise.resolve(),
   };
@@ -109,15 +113,32 @@ describe('under more than it takes', () => {
     await tenant.post(tenant.sink('c').line()).expect(200);
   });
 
-  it('counts the bytes it holds, and what a compressed body may become', async () => {
+  it('keeps a place for the others, whatever one project sends', async () => {
+    const other = await Tenant.create(tenant.service, 'other');
     const open = holdBack();
-    const body = () => tenant.post(gzipSync(tenant.sink('packed').line())).set('content-encoding', 'gzip');
-    const held = body().then((answer) => answer.status);
+    const held = ['a', 'b'].map((name) => tenant.post(tenant.sink(name).line()).then(({ status }) => status));
+    await until(() => collector.waiting === 2);
+    await tenant.post(tenant.sink('c').line()).expect(503);
+    const others = other.post(other.sink('a').line()).then(({ status }) => status);
+    await until(() => collector.waiting === 3);
+    open();
+    expect(await Promise.all([...held, others])).toEqual([200, 200, 200]);
+  });
+
+  it('counts the bytes it holds, and what a compressed body may become while it is unpacked', async () => {
+    const open = holdBack();
+    const body = tenant
+      .sink('long')
+      .lines(1500, { session: 's'.repeat(120) })
+      .join('\n')
+      .padEnd(3_000_000, '\n');
+    const held = tenant.post(body).then(({ status }) => status);
     await until(() => collector.waiting === 1);
-    expect(((await body()).body as Problem).code).toBe('overloaded');
+    const packed = () => tenant.post(gzipSync(tenant.sink('packed').line())).set('content-encoding', 'gzip');
+    expect(((await packed()).body as Problem).code).toBe('overloaded');
     open();
     expect(await held).toBe(200);
-    await body().expect(200);
+    await packed().expect(200);
   });
 });
 

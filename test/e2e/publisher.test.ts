@@ -24,10 +24,7 @@ beforeAll(async () => {
   });
   const url = await gateway.listen();
   close = () => gateway.close();
-  tenant = await Tenant.create(
-    { url, operatorKey: parts.collector.operatorKey ?? '', logs: parts.logs, close },
-    'acme',
-  );
+  tenant = await Tenant.create({ url, operatorKey: parts.operatorKey, logs: parts.logs, close }, 'acme');
   log = (await parts.reader.logById(tenant.project.log)) as LogRow;
 });
 afterAll(async () => {
