@@ -12,6 +12,7 @@ import {
   type Frame,
   Framer,
   type Message,
+  OBSERVATION_LIMIT,
   readFrame,
   type Request,
   type Response,
@@ -62,7 +63,11 @@ export interface Carried {
  */
 export class Recorder {
   readonly #parts: RecorderParts;
-  readonly #framers: Readonly<Record<Direction, Framer>> = { c2s: new Framer(), s2c: new Framer() };
+  /** A server's frame has been passed on: its digest is taken where its record is written. */
+  readonly #framers: Readonly<Record<Direction, Framer>> = {
+    c2s: new Framer(),
+    s2c: new Framer(OBSERVATION_LIMIT, 'when-asked'),
+  };
   readonly #correlator = new Correlator();
   /** By session, where HTTP has sessions: a server may have other tools in each. */
   readonly #tools = new Map<string, ToolList>();
@@ -147,20 +152,22 @@ export class Recorder {
     const seqs = this.#envelopes(direction, frame, content, findings, carried).map(
       (draft) => epoch?.append(draft) ?? 0,
     );
-    trace?.append(
-      {
-        type: 'frame',
-        dir: direction,
-        size: frame.size,
-        sha256: frame.sha256,
-        oversize: isOversize(frame) ? true : undefined,
-        skimmed: skimmedOf(frame),
-        seqs: epoch === undefined ? undefined : seqs,
-        findings: findings.size === 0 ? undefined : [...findings],
-        ...carried,
-      },
-      frame.parts ?? frame.bytes,
-    );
+    const known = {
+      type: 'frame',
+      dir: direction,
+      size: frame.size,
+      oversize: isOversize(frame) ? true : undefined,
+      skimmed: skimmedOf(frame),
+      seqs: epoch === undefined ? undefined : seqs,
+      findings: findings.size === 0 ? undefined : [...findings],
+      ...carried,
+    } as const;
+    // A frame of the stdio server has been forwarded already, in pieces.
+    if (direction === 's2c' && carried === undefined && frame.parts !== undefined) {
+      trace?.appendLater(known, frame.parts);
+    } else {
+      trace?.append({ ...known, sha256: frame.sha256 }, frame.parts ?? frame.bytes);
+    }
     if (content.messages.some(({ type }) => type === 'response')) trace?.sync();
     if (epoch !== undefined) this.#parts.onAppended();
   }

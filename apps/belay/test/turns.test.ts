@@ -178,6 +178,7 @@ describe('turns', () => {
       epoch: undefined,
       machineSecret: Buffer.alloc(32),
       session: 's',
+      privacy: 'minimal',
       onAppended: () => undefined,
       now: () => 0,
     });

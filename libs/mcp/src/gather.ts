@@ -11,6 +11,12 @@ const SLAB = 16 * 1024;
 /** Content above this is hashed as it comes, so that its last piece has no long wait behind it. Bytes. */
 const HASH_AT_ONCE = 128 * 1024;
 
+/**
+ * When content that is kept gets its digest: as it comes, so that nothing is left to do at its end, or when somebody asks
+ * for it, because that may be nobody.
+ */
+export type Hashing = 'as-it-comes' | 'when-asked';
+
 /** Content as it was received, or what is known of it when it was too large to keep. */
 export interface Gathered {
   /**
@@ -30,6 +36,7 @@ export interface Gathered {
 /** Puts content together from pieces. Never holds more than `limit` bytes: what is longer goes on as a hash and a skim. */
 export class Gatherer {
   readonly #limit: number;
+  readonly #hashing: Hashing;
   #parts: Buffer[] = [];
   /** Where small pieces are gathered, after the last of `#parts`. */
   #slab: Buffer | undefined;
@@ -40,8 +47,9 @@ export class Gatherer {
   /** Present once there was more than the limit. */
   #skimmer: Skimmer | undefined;
 
-  constructor(limit: number = OBSERVATION_LIMIT) {
+  constructor(limit: number = OBSERVATION_LIMIT, hashing: Hashing = 'as-it-comes') {
     this.#limit = limit;
+    this.#hashing = hashing;
   }
 
   /** Bytes since the last `take`. */
@@ -82,11 +90,12 @@ export class Gatherer {
     if (skimmed !== undefined) {
       return { bytes: undefined, skimmed, size, sha256: (running as Hash).digest('hex') };
     }
-    if (running === undefined) {
+    if (size <= HASH_AT_ONCE) {
       const bytes = parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts, size);
       return { bytes, skimmed: undefined, size, sha256: hash('sha256', bytes, 'hex') };
     }
     let bytes: Buffer | undefined;
+    let sha256 = running?.digest('hex');
     return {
       get bytes() {
         return (bytes ??= parts.length === 1 ? parts[0] : Buffer.concat(parts, size));
@@ -94,7 +103,9 @@ export class Gatherer {
       parts,
       skimmed: undefined,
       size,
-      sha256: running.digest('hex'),
+      get sha256() {
+        return (sha256 ??= digestOf(parts));
+      },
     };
   }
 
@@ -116,7 +127,7 @@ export class Gatherer {
   #keep(part: Buffer): void {
     this.#parts.push(part);
     if (this.#hash !== undefined) this.#hash.update(part);
-    else if (this.#size > HASH_AT_ONCE) this.#startHash();
+    else if (this.#size > HASH_AT_ONCE && this.#hashing === 'as-it-comes') this.#startHash();
   }
 
   /** Starts the running hash with the parts there are. */
@@ -132,4 +143,10 @@ export class Gatherer {
     this.#parts = [];
     return parts;
   }
+}
+
+function digestOf(parts: readonly Buffer[]): string {
+  const hashing = createHash('sha256');
+  for (const part of parts) hashing.update(part);
+  return hashing.digest('hex');
 }

@@ -55,7 +55,7 @@ export interface ImportSource {
   readonly sha256: string;
 }
 
-interface FrameBody {
+export interface FrameBody {
   readonly type: 'frame';
   readonly dir: 'c2s' | 's2c';
   /** Bytes as received, terminator included. */

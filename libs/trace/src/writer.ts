@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import {
   closeSync,
   constants,
@@ -8,11 +9,11 @@ import {
   mkdirSync,
   openSync,
   readSync,
-  writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
+import { LineStage } from './line-stage.js';
 import {
-  DATA,
+  type FrameBody,
   formatRecord,
   NO_RECORD,
   parseRecord,
@@ -20,6 +21,7 @@ import {
   type RecordBody,
   RecordError,
 } from './record.js';
+import { SecondHand, SLOT_BYTES } from './second-hand.js';
 
 /** Time comes in as arguments: wall clock in RFC 3339 and a monotonic clock in microseconds. */
 export interface TraceClock {
@@ -49,10 +51,12 @@ export interface TraceTail {
   readonly reason?: string | undefined;
 }
 
-/** Where lines are put together; longer ones are written in pieces of this size. Bytes. */
-const STAGE = 256 * 1024;
-/** The longest piece of content, in bytes, whose base64 fits into the stage. */
-const STAGED_CONTENT = (STAGE / 4) * 3;
+/** The second thread's program. Sources are not run by threads: there the first one does it all. */
+const THREAD = import.meta.url.endsWith('.js')
+  ? new URL('./second-hand-thread.js', import.meta.url)
+  : undefined;
+/** Content from this size on is worth another thread's while; bytes. */
+const LARGE = 1024 * 1024;
 
 /**
  * Between two syncs at least this many milliseconds pass, so that a storm of turns costs a bounded number of them, and
@@ -86,10 +90,9 @@ export class TraceWriter {
   #reason: string | undefined;
   #syncing = false;
   #syncWanted = false;
-  readonly #stage = Buffer.allocUnsafeSlow(STAGE);
-  #staged = 0;
-  /** Bytes of the record being written that the file has. */
-  #written = 0;
+  readonly #stage = new LineStage();
+  /** Writes records of large frames, where the process allows it a thread. */
+  #secondHand: SecondHand | undefined;
 
   private constructor(path: string, fd: number | undefined, clock: TraceClock) {
     this.path = path;
@@ -137,6 +140,8 @@ export class TraceWriter {
 
   /** Closes the file without a last word; another process goes on from what this returns. */
   leave(): TraceTail {
+    this.#settle();
+    this.#secondHand?.end();
     const tail = {
       n: this.#n,
       prev: this.#prev,
@@ -158,6 +163,7 @@ export class TraceWriter {
 
   /** Appends one record; false when it was lost. `data` is the content that `body.sha256` is of, whole or in parts. */
   append(body: Body, data?: Buffer | readonly Buffer[]): boolean {
+    this.#settle();
     if (this.#fd === undefined) {
       this.#lose('closed');
       return false;
@@ -176,13 +182,36 @@ export class TraceWriter {
     return false;
   }
 
+  /**
+   * Appends the record of a frame that nobody waits for, its digest to be taken on the way. A large one may be written a
+   * little later, by another thread, but before whatever is appended next.
+   */
+  appendLater(body: Omit<FrameBody, 'sha256'>, parts: readonly Buffer[]): void {
+    const fd = this.#fd;
+    const { size } = body;
+    if (fd !== undefined && size >= LARGE && size <= SLOT_BYTES && THREAD !== undefined) {
+      this.#secondHand ??= new SecondHand(THREAD, fd, () => {
+        if (this.#syncWanted) this.sync();
+      });
+      if (this.#secondHand.ready && this.#unreported === 0) {
+        const state = { n: this.#n, prev: this.#prev, offset: this.#offset };
+        const task = { size, time: this.#clock.wall(), at: this.#elapsed(), body };
+        if (!this.#secondHand.post(state, parts, task)) this.#giveUp();
+        return;
+      }
+    }
+    const hash = createHash('sha256');
+    for (const part of parts) hash.update(part);
+    this.append({ ...body, sha256: hash.digest('hex') }, parts);
+  }
+
   /** Asks for what was appended to be durable soon. Never waits; requests while one is running become one. */
   sync(): void {
     if (this.#fd === undefined) return;
     this.#syncWanted = true;
     if (this.#syncing) return;
     this.#syncing = true;
-    this.#syncWanted = false;
+    this.#syncWanted = this.#secondHand?.busy ?? false;
     const began = this.#clock.monotonic();
     fdatasync(this.#fd, () => {
       const took = (this.#clock.monotonic() - began) / 1_000;
@@ -198,6 +227,8 @@ export class TraceWriter {
 
   /** Writes the `close` record, makes the file durable and closes it. Nothing can be appended afterwards. */
   close(end: TraceEnd): void {
+    this.#settle();
+    this.#secondHand?.end();
     const fd = this.#fd;
     if (fd === undefined) return;
     if (this.#unreported > 0) {
@@ -245,80 +276,46 @@ export class TraceWriter {
     const stamp = {
       n: this.#n,
       time: this.#clock.wall(),
-      at: Math.round(this.#clock.monotonic() - this.#started),
+      at: this.#elapsed(),
       prev: this.#prev,
     };
     const { line, hash } = formatRecord(stamp, body, undefined);
-    this.#staged = 0;
-    this.#written = 0;
     try {
-      if (data === undefined) {
-        this.#put(fd, `${line}\n`);
-      } else {
-        this.#put(fd, line.slice(0, -1) + DATA);
-        this.#putBase64(fd, Buffer.isBuffer(data) ? [data] : data);
-        this.#put(fd, '"}\n');
-      }
-      this.#flush(fd);
+      this.#stage.write(fd, line, data);
     } catch (error) {
       this.#reason ??= (error as NodeJS.ErrnoException).code ?? 'UNKNOWN';
-      if (this.#written > 0) this.#cutOff(fd);
+      if (this.#stage.written > 0) this.#cutOff(fd);
       return false;
     }
-    this.#offset += this.#written;
+    this.#offset += this.#stage.written;
     this.#n++;
     this.#prev = hash;
     return true;
   }
 
-  #put(fd: number, text: string): void {
-    // What UTF-8 can take at most.
-    if (text.length * 3 > STAGE) {
-      this.#flush(fd);
-      this.#writeAll(fd, Buffer.from(text, 'utf8'));
+  #elapsed(): number {
+    return Math.round(this.#clock.monotonic() - this.#started);
+  }
+
+  /** Takes the chain back from the second thread. */
+  #settle(): void {
+    const taken = this.#secondHand?.settle();
+    if (taken === undefined) return;
+    if (taken === 'hung') {
+      this.#giveUp();
       return;
     }
-    if (text.length * 3 > STAGE - this.#staged) this.#flush(fd);
-    this.#staged += this.#stage.write(text, this.#staged, 'utf8');
+    this.#n = taken.n;
+    this.#prev = taken.prev;
+    this.#offset = taken.offset;
+    for (let lost = 0; lost < taken.failed; lost++) this.#lose(taken.code);
   }
 
-  /** Three bytes are four characters: what is left of a part goes in front of the next one. */
-  #putBase64(fd: number, parts: readonly Buffer[]): void {
-    let rest: Buffer = Buffer.alloc(0);
-    for (const part of parts) {
-      let at = 0;
-      if (rest.length > 0) {
-        at = Math.min(3 - rest.length, part.length);
-        rest = Buffer.concat([rest, part.subarray(0, at)]);
-        if (rest.length < 3) continue;
-        this.#encode(fd, rest);
-      }
-      const end = part.length - ((part.length - at) % 3);
-      for (; at < end; at += STAGED_CONTENT) {
-        this.#encode(fd, part.subarray(at, Math.min(end, at + STAGED_CONTENT)));
-      }
-      rest = part.subarray(end);
-    }
-    this.#encode(fd, rest);
-  }
-
-  #encode(fd: number, bytes: Buffer): void {
-    if (Math.ceil(bytes.length / 3) * 4 > STAGE - this.#staged) this.#flush(fd);
-    this.#staged += this.#stage.write(bytes.toString('base64'), this.#staged, 'latin1');
-  }
-
-  #flush(fd: number): void {
-    const staged = this.#stage.subarray(0, this.#staged);
-    this.#staged = 0;
-    this.#writeAll(fd, staged);
-  }
-
-  #writeAll(fd: number, bytes: Buffer): void {
-    for (let at = 0; at < bytes.length;) {
-      const written = writeSync(fd, bytes, at, bytes.length - at);
-      at += written;
-      this.#written += written;
-    }
+  /** The other thread has the file, and does not come back: the trace ends here. */
+  #giveUp(): void {
+    this.#secondHand = undefined;
+    this.#fd = undefined;
+    this.#lose('HUNG');
   }
 
   /** A half-written line must not stay in front of the next one. If it can't be removed, the trace ends there, torn. */

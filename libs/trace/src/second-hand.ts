@@ -1,0 +1,183 @@
+/**
+ * A second thread for records of large frames: hashing, encoding and writing 10 MB take longer than passing them on.
+ * While it has records to write, the chain is its own; the first thread takes it back when it needs it.
+ */
+
+import { Worker } from 'node:worker_threads';
+import { type FrameBody, NO_RECORD } from './record.js';
+
+/** The largest content it takes, bytes, and how many of them at once. */
+export const SLOT_BYTES = 16 * 1024 * 1024;
+const SLOTS = 2;
+/** How long a disk may hang until the trace is given up, in milliseconds. */
+const PATIENCE = 30_000;
+
+const [READY, DONE, FAILED, CODE_LENGTH] = [0, 1, 2, 3];
+const [N, OFFSET] = [0, 1];
+
+/** Where a chain of records stands. */
+export interface ChainState {
+  readonly n: number;
+  readonly prev: string;
+  /** End of the last whole record in the file. */
+  readonly offset: number;
+}
+
+/** What both threads see of the chain. */
+export class SharedChain {
+  readonly memory: SharedArrayBuffer;
+  readonly #counts: Int32Array;
+  readonly #numbers: Float64Array;
+  readonly #prev: Buffer;
+  readonly #code: Buffer;
+
+  constructor(memory = new SharedArrayBuffer(512)) {
+    this.memory = memory;
+    this.#counts = new Int32Array(memory, 0, 4);
+    this.#numbers = new Float64Array(memory, 64, 2);
+    this.#prev = Buffer.from(memory, 128, NO_RECORD.length);
+    this.#code = Buffer.from(memory, 256, 64);
+  }
+
+  get state(): ChainState {
+    const [n, offset] = [this.#numbers[N] as number, this.#numbers[OFFSET] as number];
+    return { n, offset, prev: this.#prev.toString('latin1') };
+  }
+
+  set state({ n, prev, offset }: ChainState) {
+    this.#numbers[N] = n;
+    this.#numbers[OFFSET] = offset;
+    this.#prev.write(prev, 'latin1');
+  }
+
+  get ready(): boolean {
+    return Atomics.load(this.#counts, READY) === 1;
+  }
+
+  setReady(): void {
+    Atomics.store(this.#counts, READY, 1);
+  }
+
+  /** Records that were taken and could not be written, since the first thread last asked; and the first one's error. */
+  get failed(): number {
+    return Atomics.load(this.#counts, FAILED);
+  }
+
+  get code(): string {
+    return this.#code.toString('latin1', 0, this.#counts[CODE_LENGTH]);
+  }
+
+  fail(code: string): void {
+    if (Atomics.add(this.#counts, FAILED, 1) === 0)
+      this.#counts[CODE_LENGTH] = this.#code.write(code, 'latin1');
+  }
+
+  forgive(): void {
+    Atomics.store(this.#counts, FAILED, 0);
+  }
+
+  /** Records that were dealt with, from the beginning. */
+  get done(): number {
+    return Atomics.load(this.#counts, DONE);
+  }
+
+  finishOne(): void {
+    Atomics.add(this.#counts, DONE, 1);
+    Atomics.notify(this.#counts, DONE);
+  }
+
+  /** Waits until `done` is not `seen` any more; false when that takes longer than anything should. */
+  await(seen: number): boolean {
+    return Atomics.wait(this.#counts, DONE, seen, PATIENCE) !== 'timed-out';
+  }
+}
+
+/** A record to write; `body` lacks the digest, which the second thread takes. */
+export interface Task {
+  readonly slot: number;
+  readonly size: number;
+  readonly time: string;
+  readonly at: number;
+  readonly body: Omit<FrameBody, 'sha256'>;
+}
+
+/** What the second thread starts with. */
+export interface SecondHandData {
+  readonly fd: number;
+  readonly chain: SharedArrayBuffer;
+  readonly slots: readonly SharedArrayBuffer[];
+}
+
+/** The first thread's end. Nothing but this process may write to the file. */
+export class SecondHand {
+  readonly #chain = new SharedChain();
+  readonly #slots = Array.from({ length: SLOTS }, () => new SharedArrayBuffer(SLOT_BYTES));
+  readonly #worker: Worker;
+  #posted = 0;
+  #owns = false;
+  #dead = false;
+
+  /** `onDone` is called some time after records were written. */
+  constructor(program: URL, fd: number, onDone: () => void) {
+    const data: SecondHandData = { fd, chain: this.#chain.memory, slots: this.#slots };
+    // Its own standard streams: the process's are not touched, whoever may be using them, and how.
+    this.#worker = new Worker(program, {
+      workerData: data,
+      execArgv: [],
+      env: {},
+      stdout: true,
+      stderr: true,
+    });
+    this.#worker.on('message', onDone);
+    this.#worker.on('error', () => {
+      this.#dead = true;
+    });
+    this.#worker.unref();
+  }
+
+  /** It takes a moment to start; until then, and when it can't, records are written by the first thread. */
+  get ready(): boolean {
+    return this.#chain.ready && !this.#dead;
+  }
+
+  /** Whether it has records that are not written yet. */
+  get busy(): boolean {
+    return this.#chain.done !== this.#posted;
+  }
+
+  /** Hands a record over; `state` is where the chain stands, if it is ours. Waits for a free slot. False: it hangs. */
+  post(state: ChainState, parts: readonly Buffer[], task: Omit<Task, 'slot'>): boolean {
+    if (!this.#owns) this.#chain.state = state;
+    this.#owns = true;
+    while (this.#posted - this.#chain.done >= SLOTS) {
+      if (!this.#chain.await(this.#chain.done)) return false;
+    }
+    const slot = this.#posted % SLOTS;
+    const into = new Uint8Array(this.#slots[slot] as SharedArrayBuffer);
+    let at = 0;
+    for (const part of parts) {
+      into.set(part, at);
+      at += part.length;
+    }
+    this.#posted++;
+    this.#worker.postMessage({ ...task, slot } satisfies Task, []);
+    return true;
+  }
+
+  /**
+   * Waits until all is written and takes the chain back: where it stands, and what was lost. Undefined when it is ours
+   * anyway; `hung` when there is nothing to wait for any more.
+   */
+  settle(): (ChainState & { readonly failed: number; readonly code: string }) | 'hung' | undefined {
+    if (!this.#owns) return undefined;
+    while (this.busy) if (!this.#chain.await(this.#chain.done)) return 'hung';
+    this.#owns = false;
+    const { failed, code, state } = this.#chain;
+    this.#chain.forgive();
+    return { ...state, failed, code };
+  }
+
+  end(): void {
+    void this.#worker.terminate();
+  }
+}
