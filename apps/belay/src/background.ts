@@ -1,6 +1,6 @@
 /** `belay forward --background`: sends what hooks put into the spools, for as long as an epoch of theirs is open. */
 
-import { mkdirSync, statSync } from 'node:fs';
+import { mkdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pendingSpools, SHARED_TIMES, tendShared } from '@belay/client';
@@ -68,6 +68,12 @@ export async function forwardInBackground(state: string, login: Login, settings:
       if (open === 0 && tended === now && done) break;
       await sleep(LOOK_EVERY, undefined, { signal: stop.signal }).catch(() => undefined);
     }
+  } catch (error) {
+    // Nobody sees what it says; the next event starts another one.
+    writeFileSync(join(folder, 'last-failure'), `${(error as Error).stack ?? String(error)}\n`, {
+      mode: 0o600,
+    });
+    throw error;
   } finally {
     forwarder.stop();
     lock.release();

@@ -9,19 +9,24 @@ import { logDir } from '@belay/client/sink';
 export const backgroundDir = (state: string, log: string): string => join(logDir(state, log), 'forwarder');
 
 /** One that ended, for whatever reason, is not started again sooner. Milliseconds. */
-const PAUSE = 10_000;
+const PAUSE = 2_000;
 const BELAY = fileURLToPath(new URL('../bin/belay.js', import.meta.url));
 
-/** Starts `belay forward --background` unless one runs, or was started a moment ago. Does not wait for it. */
+/**
+ * Starts `belay forward --background` unless one runs, or was started a moment ago. Does not wait for it. After `last`
+ * no event may come that could start one.
+ */
 export function startForwarding(
   state: string,
   log: string,
   env: Readonly<Record<string, string | undefined>>,
+  last: boolean,
 ): void {
   const folder = backgroundDir(state, log);
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const started = join(folder, 'started');
-  if (Date.now() - (modifiedAt(started) ?? 0) < PAUSE || runningPid(folder) !== undefined) return;
+  const recently = !last && Date.now() - (modifiedAt(started) ?? 0) < PAUSE;
+  if (recently || runningPid(folder) !== undefined) return;
   closeSync(openSync(started, 'a', 0o600));
   const now = new Date();
   utimesSync(started, now, now);

@@ -109,7 +109,10 @@ class HookRun {
     } finally {
       lock.release();
     }
-    if (this.#origin !== undefined) startForwarding(this.#state, this.#origin, this.#config.environment);
+    if (this.#origin !== undefined) {
+      const last = event.meaning.type === 'session.close';
+      startForwarding(this.#state, this.#origin, this.#config.environment, last);
+    }
   }
 
   /** Appends the envelopes, then the contents. Returns what the next event has to know. */

@@ -1,6 +1,9 @@
 import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { acquire } from '@belay/dirlock';
 import { readEpochRecord, SharedEpoch, sinkDir } from '@belay/client';
 import { commitment, commitmentSalt } from '@belay/envelope';
 import { SmallCollector } from '@belay/testkit';
@@ -271,4 +274,77 @@ test('strict: not even names of tools or agents are said', async () => {
   expect(call?.attrs?.['tool']).toMatch(/^hmac-sha256:[0-9a-f]{64}$/);
   expect(result?.attrs?.['tool']).toBe(call?.attrs?.['tool']);
   expect(readFileSync(traces()[0] as string, 'utf8')).toContain('"event":"PreToolUse"');
+});
+
+test('a call that was not allowed has a record of what was intended, and no result', async () => {
+  await hook(claudeEvent('PreToolUse', bash), env);
+  await hook(claudeEvent('PermissionDenied', bash), env);
+  await hook(claudeEvent('SessionEnd'), env);
+  await expect.poll(kinds).toContain('epoch.close');
+  expect(kinds()).toEqual(['epoch.open', 'session.open', 'call', 'x.hook', 'session.close', 'epoch.close']);
+});
+
+test('kill -9 of hooks at any moment: the spool has no hole, the trace reads to its end', async () => {
+  for (let i = 0; i < 25; i++) {
+    const child = spawn(node, [BELAY, 'hook'], { stdio: ['pipe', 'ignore', 'ignore'], env: { ...env } });
+    child.stdin.on('error', () => undefined);
+    child.stdin.end(JSON.stringify(claudeEvent('PreToolUse', { ...bash, tool_use_id: `killed ${i}` })));
+    const closed = once(child, 'close');
+    await sleep(50 + i * 2);
+    child.kill('SIGKILL');
+    await closed;
+  }
+  await hook(claudeEvent('SessionEnd'), env);
+  await expect.poll(() => sent().at(-1)?.kind).toBe('epoch.close');
+  // Killed while it made the epoch or the trace, it leaves one that nobody goes on with.
+  for (const epoch of new Set(sent().map((each) => each.epoch))) {
+    const seqs = sent().flatMap((each) => (each.epoch === epoch ? each.seq : []));
+    expect(seqs).toEqual(seqs.map((_, at) => at + 1));
+  }
+  const problems = await Promise.all(traces().map(async (path) => (await checkTrace(path)).problems));
+  expect(problems.flat().filter(({ code }) => code !== 'missing_close')).toEqual([]);
+  expect(problems.filter((each) => each.length === 0)).toHaveLength(1);
+});
+
+test('signs of life while nothing happens, sent by one process in the background, as long as the epoch is open', async () => {
+  env['BELAY_HEARTBEAT'] = '1';
+  await hook(claudeEvent('PreToolUse', bash), env);
+  await expect.poll(() => kinds().filter((kind) => kind === 'heartbeat').length).toBeGreaterThan(1);
+  const [log] = readdirSync(join(state, 'logs')) as [string];
+  const lock = (): number =>
+    (JSON.parse(readFileSync(join(state, 'logs', log, 'forwarder', 'belay.lock'), 'utf8')) as { pid: number })
+      .pid;
+  const pid = lock();
+  await hook(claudeEvent('PostToolUse', bash), env);
+  const second = start(['forward', '--background', '--state', state], env);
+  second.child.stdin.end();
+  expect(await second.ended).toBe(0);
+  expect(lock()).toBe(pid);
+});
+
+test('who holds the sink for too long costs the event its envelope, never the agent its time', async () => {
+  await hook(run[2] as object, env);
+  const held = acquire(sinkDir(state, collector.origin, 'hook'));
+  const began = performance.now();
+  expect(await hook(run[3] as object, env)).toEqual({ code: 0, stdout: '', stderr: '' });
+  expect(performance.now() - began).toBeLessThan(4_000);
+  held.release();
+  const records = await recordsOf(traces()[0] as string);
+  expect(records.map(({ type }) => type)).toEqual(['open', 'hook', 'hook']);
+});
+
+test('an event costs less than 50 ms more than to start Node', async () => {
+  await hook(run[2] as object, env);
+  const time = (args: readonly string[]): number => {
+    const began = performance.now();
+    spawnSync(node, args, { input: JSON.stringify(run[3]), env: { ...env } });
+    return performance.now() - began;
+  };
+  const [bare, hooked] = [[] as number[], [] as number[]];
+  for (let i = 0; i < 15; i++) {
+    bare.push(time(['-e', '0']));
+    hooked.push(time([BELAY, 'hook']));
+  }
+  // The best of each: other tests use the same processors meanwhile.
+  expect(Math.min(...hooked) - Math.min(...bare)).toBeLessThan(50);
 });

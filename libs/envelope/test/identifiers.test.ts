@@ -9,6 +9,7 @@ import {
   isUlid,
   keyFingerprint,
   matchId,
+  normalisedTool,
   newUlid,
   sessionId,
   sessionKey,
@@ -132,4 +133,20 @@ test('a batch message names log, sink, epoch, first line, count and root', () =>
   expect(keyFingerprint(Buffer.alloc(32))).toBe(
     createHash('sha256').update(Buffer.alloc(32)).digest('hex').slice(0, 16),
   );
+});
+
+test.each([
+  ['read_file', 'read_file'],
+  ['mcp__files__read_file', 'read_file'],
+  ['mcp__files__read__file', 'read__file'],
+  ['mcp__plugin_a_b__x', 'x'],
+  ['files/read.file', 'files_read_file'],
+  ['mcp__files__read.file', 'read_file'],
+  ['mcp__', 'mcp__'],
+  ['mcp____', 'mcp____'],
+  ['Bash', 'Bash'],
+  ['lés', 'l_s'],
+])('the tool %s is called %s in every sink', (name, bare) => {
+  expect(normalisedTool(name)).toBe(bare);
+  expect(normalisedTool(bare)).toBe(bare);
 });
