@@ -25,6 +25,9 @@ afterAll(async () => {
   scratch.remove();
 });
 
+/** Keys and prefix that the database was first used with. */
+const belongs = () => ({ KEYS_DIR: parts.keysDir, ORIGIN_PREFIX: 'test.local' });
+
 function start(
   name: string,
   program: string,
@@ -59,9 +62,10 @@ describe('a process', () => {
     expect(await ended(gateway)).toBe(69);
     const collector = start('collector', process.execPath, [main('collector')], {
       ...env,
+      ...belongs(),
       BELAY_DATA: join(scratch.dir, 'c'),
     });
-    expect(await ended(collector)).toBe(70);
+    expect(await ended(collector)).toBe(69);
     for (const { output } of [gateway, collector]) expect(output).toContain('appends need max_payload');
   });
 
@@ -71,6 +75,7 @@ describe('a process', () => {
       const env = {
         DATABASE_URL: database,
         NATS_URL: `nats://127.0.0.1:${await freePort()}`,
+        ...belongs(),
         BELAY_DATA: join(scratch.dir, name),
         PORT: '0',
         HEALTH_PORT: '0',
@@ -82,6 +87,39 @@ describe('a process', () => {
       expect(await child.stop()).toBe(0);
     },
   );
+});
+
+describe('a collector on a database of others', () => {
+  it.each([
+    ['keys', {}, /master key [0-9a-f]{16} since/],
+    ['prefix', { ORIGIN_PREFIX: 'other.example' }, /begin with test\.local, not with other\.example/],
+  ])('by its %s ends at once', async (name, more, words) => {
+    const { KEYS_DIR: _, ...mine } = belongs();
+    const child = start('collector', process.execPath, [main('collector')], {
+      DATABASE_URL: database,
+      NATS_URL: `nats://127.0.0.1:${await freePort()}`,
+      BELAY_DATA: join(scratch.dir, `other-${name}`),
+      HEALTH_PORT: '0',
+      ...(name === 'keys' ? mine : belongs()),
+      ...more,
+    });
+    expect(await ended(child)).toBe(65);
+    expect(child.output).toMatch(words);
+    expect(child.output).not.toContain('operator key');
+  });
+});
+
+describe('a collector whose database is away', () => {
+  it('says so in a line and ends', async () => {
+    const collector = start('collector', process.execPath, [main('collector')], {
+      DATABASE_URL: 'postgres://belay:x@127.0.0.1:1/belay',
+      NATS_URL: `nats://127.0.0.1:${await freePort()}`,
+      BELAY_DATA: join(scratch.dir, 'away'),
+      HEALTH_PORT: '0',
+    });
+    expect(await ended(collector)).toBe(69);
+    expect(collector.output).toMatch(/^collector: .*ECONNREFUSED.*\n$/);
+  });
 });
 
 describe('a gateway whose database is away', () => {

@@ -39,7 +39,10 @@ export async function startFleet(options: { readonly publishIntervalMs?: number 
     const [gatewayPort, natsPort, redisPort] = await Promise.all([freePort(), freePort(), freePort()]);
 
     const natsConfig = join(scratch.dir, 'nats.conf');
-    writeFileSync(natsConfig, `listen: "127.0.0.1:${natsPort}"\nmax_payload: 8MB\n`);
+    writeFileSync(
+      natsConfig,
+      `listen: "127.0.0.1:${natsPort}"\nmax_payload: 8MB\nauthorization { user: belay, password: "p@ss" }\n`,
+    );
     let nats = await startNats(natsConfig);
     undo.push(() => nats.stop());
     const redis = new Child('redis', 'redis-server', [
@@ -59,7 +62,7 @@ export async function startFleet(options: { readonly publishIntervalMs?: number 
     const login = `${user}:${encodeURIComponent(password)}`;
     const env = {
       DATABASE_URL: `postgres://${login}@localhost/${database}?host=${encodeURIComponent(host)}&port=${port}`,
-      NATS_URL: `nats://127.0.0.1:${natsPort}`,
+      NATS_URL: `nats://belay:p%40ss@127.0.0.1:${natsPort}`,
       REDIS_URL: `redis://127.0.0.1:${redisPort}`,
       LOG_LEVEL: 'trace',
       COLLECTOR_TIMEOUT: '3',

@@ -1,4 +1,4 @@
-import { EmbeddedError } from '@belay/db';
+import { databaseTrouble, EmbeddedError } from '@belay/db';
 import { DirLocked } from '@belay/dirlock';
 import { AnchorDamaged } from '@belay/log';
 import { badInput, unavailable } from './exit.js';
@@ -14,35 +14,30 @@ export function explainDatabase(error: unknown): unknown {
   }
   if (error instanceof EmbeddedError) return unavailable(error.code, error.message, undefined, error);
   if (error instanceof AnchorDamaged) return badInput('anchor_damaged', error.message, undefined, error);
-  const next = 'Check the address, the name and the password in DATABASE_URL, and that PostgreSQL runs.';
-  const code = codeOf(error);
-  const message = error instanceof Error ? error.message || code : String(error);
-  const isAway =
-    /^(?:08...|28...|3D000|53...|57P0[1-3]|ECONN\w+|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH)$/.test(
-      code,
-    ) || /^(?:Connection terminated|timeout exceeded when trying to connect|SASL: )/.test(message);
-  if (isAway)
-    return unavailable('database_unavailable', `the database can not be used: ${message}`, next, error);
-  if (code === '42501' || code === '42704') {
-    return badInput(
-      'database_rights',
-      `the login of DATABASE_URL may not do that: ${message}`,
-      'It has to own the database, or be a member of the roles that Belay made.',
-      error,
-    );
+  const message = error instanceof Error ? error.message || error.name : String(error);
+  switch (databaseTrouble(error)) {
+    case 'away':
+      return unavailable(
+        'database_unavailable',
+        `the database can not be used: ${message}`,
+        'Check the address, the name and the password in DATABASE_URL, and that PostgreSQL runs.',
+        error,
+      );
+    case 'rights':
+      return badInput(
+        'database_rights',
+        `the login of DATABASE_URL may not do that: ${message}`,
+        'It has to own the database, or be a member of the roles that Belay made.',
+        error,
+      );
+    case 'schema':
+      return badInput(
+        'no_schema',
+        `this is no database of Belay: ${message}`,
+        'Start `belay serve` on it once.',
+        error,
+      );
+    case undefined:
+      return error;
   }
-  if (code === '42P01') {
-    return badInput(
-      'no_schema',
-      `this is no database of Belay: ${message}`,
-      'Start `belay serve` on it once.',
-      error,
-    );
-  }
-  return error;
-}
-
-function codeOf(error: unknown): string {
-  const { code } = (error ?? {}) as { code?: unknown };
-  return typeof code === 'string' ? code : '';
 }

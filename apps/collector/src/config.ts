@@ -1,3 +1,4 @@
+import { type NatsServers, parseNatsUrl } from '@belay/contracts/rpc';
 import type { Connection, ProcessRole } from '@belay/db';
 
 /** What a collector is, in whatever process it runs. */
@@ -28,8 +29,8 @@ export interface CollectorProcessConfig extends CollectorConfig {
   readonly database: Connection;
   /** `MIGRATE`: `yes` (default) brings the schema up to date at start, for which the login has to own it; or `no`. */
   readonly migrate: boolean;
-  /** `NATS_URL`, required: comma-separated servers. */
-  readonly nats: readonly string[];
+  /** `NATS_URL`, required: comma-separated servers, `nats://user:password@host:4222` or `nats://token@host:4222`. */
+  readonly nats: NatsServers;
   /** `HEALTH_PORT`: `/healthz` on the loopback address. Default 8421; 0 takes a free one. */
   readonly healthPort: number;
   /** `LOG_LEVEL`: default info. */
@@ -59,7 +60,7 @@ export function readConfig(env: Environment = process.env): CollectorProcessConf
     role: processRole(env['DATABASE_ROLE']),
     database: required(env, 'DATABASE_URL', /^postgres(?:ql)?:\/\//),
     migrate: yesOrNo(env, 'MIGRATE', true),
-    nats: required(env, 'NATS_URL', /^(?:nats|tls):\/\//).split(','),
+    nats: natsServers(env),
     healthPort: integer(env, 'HEALTH_PORT', 8421, 0, 65_535),
     logLevel: env['LOG_LEVEL'] || 'info',
   });
@@ -70,6 +71,15 @@ function required(env: Environment, name: string, shape: RegExp): string {
   if (!value) throw new ConfigError(name, 'has to be set');
   if (!shape.test(value)) throw new ConfigError(name, `does not look like ${shape.source}`);
   return value;
+}
+
+function natsServers(env: Environment): NatsServers {
+  try {
+    return parseNatsUrl(required(env, 'NATS_URL', /^./));
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    throw new ConfigError('NATS_URL', error.message);
+  }
 }
 
 function integer(env: Environment, name: string, otherwise: number, min: number, max: number): number {

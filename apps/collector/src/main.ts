@@ -1,6 +1,7 @@
 import { NestFactory } from '@nestjs/core';
 import { migrate, MIGRATIONS } from '@belay/db';
-import { type CollectorProcessConfig, ConfigError, readConfig } from './config.js';
+import { exitCodeOf } from './exit-code.js';
+import { type CollectorProcessConfig, readConfig } from './config.js';
 import { serveHealth } from './health.js';
 import { asNestLogger, createLogger } from './logger.js';
 import { CollectorModule } from './module.js';
@@ -58,9 +59,8 @@ function showOperator(key: string): Promise<void> {
 try {
   await run(readConfig());
 } catch (error) {
-  const expected = error instanceof ConfigError;
-  process.stderr.write(
-    `collector: ${expected ? error.message : ((error as Error).stack ?? String(error))}\n`,
-  );
-  process.exit(expected ? 64 : 70);
+  const code = exitCodeOf(error);
+  const { message, stack } = error as Error;
+  process.stderr.write(`collector: ${code === 70 ? (stack ?? String(error)) : message}\n`);
+  process.exit(code);
 }

@@ -1,12 +1,15 @@
 import { type NatsOptions, ServerNats } from '@nestjs/microservices';
 import type { NatsConnection, Subscription } from '@nats-io/transport-node';
-import { encodeOutcome, MAX_FRAME_BYTES } from '@belay/contracts/rpc';
+import { encodeOutcome, MAX_FRAME_BYTES, type NatsServers } from '@belay/contracts/rpc';
 
 /** One message of ours, as Nest's server hands it to a serializer. */
 interface Packet {
   readonly response?: Buffer;
   readonly err?: unknown;
 }
+
+/** This NATS can not carry what has to go over it. */
+export class NatsUnfit extends Error {}
 
 /** Collectors share the requests of one group: each goes to one of them, and any will do. */
 const QUEUE = 'belay-collector';
@@ -19,9 +22,9 @@ export class FrameServer extends ServerNats {
   #inFlight = 0;
   #idle: (() => void) | undefined;
 
-  constructor(servers: readonly string[]) {
+  constructor(nats: NatsServers) {
     const options: Required<NatsOptions>['options'] = {
-      servers: [...servers],
+      ...nats,
       name: 'belay-collector',
       queue: QUEUE,
       waitOnFirstConnect: true,
@@ -54,7 +57,7 @@ export class FrameServer extends ServerNats {
     const most = connection.info?.max_payload ?? 0;
     if (most < MAX_FRAME_BYTES) {
       await connection.close();
-      throw new Error(
+      throw new NatsUnfit(
         `NATS carries messages of ${most} bytes; appends need max_payload: ${MAX_FRAME_BYTES} or more`,
       );
     }

@@ -1,3 +1,4 @@
+import { type NatsServers, parseNatsUrl } from '@belay/contracts/rpc';
 import type { Connection, ProcessRole } from '@belay/db';
 import { MAX_RECEIPT_ENTRIES } from '@belay/receipt';
 
@@ -31,8 +32,8 @@ export interface GatewayProcessConfig extends GatewayConfig {
   readonly role: ProcessRole | undefined;
   /** `DATABASE_POOL`: connections at most. Default 10. */
   readonly pool: number;
-  /** `NATS_URL`, required: comma-separated servers. May carry user and password. */
-  readonly nats: readonly string[];
+  /** `NATS_URL`, required: comma-separated servers, `nats://user:password@host:4222` or `nats://token@host:4222`. */
+  readonly nats: NatsServers;
   /** `LOG_LEVEL`: default info. */
   readonly logLevel: string;
 }
@@ -92,7 +93,7 @@ export function readConfig(
     database: required(env, 'DATABASE_URL', /^postgres(?:ql)?:\/\//),
     role: processRole(env['DATABASE_ROLE']),
     pool: integer(env, 'DATABASE_POOL', 10, 1, 1000),
-    nats: required(env, 'NATS_URL', /^(?:nats|tls):\/\//).split(','),
+    nats: natsServers(env),
     logLevel: env['LOG_LEVEL'] ?? 'info',
   });
 }
@@ -102,6 +103,15 @@ function required(env: Readonly<Record<string, string | undefined>>, name: strin
   if (!value) throw new ConfigError(name, 'has to be set');
   if (!shape.test(value)) throw new ConfigError(name, `does not look like ${shape.source}`);
   return value;
+}
+
+function natsServers(env: Readonly<Record<string, string | undefined>>): NatsServers {
+  try {
+    return parseNatsUrl(required(env, 'NATS_URL', /^./));
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    throw new ConfigError('NATS_URL', error.message);
+  }
 }
 
 function integer(

@@ -8,7 +8,7 @@ import { NatsCollector } from './nats-collector.js';
 async function run(config: GatewayProcessConfig): Promise<void> {
   const log = createLogger('gateway', config.logLevel);
   const database = openDatabase(config.database, { role: config.role, size: config.pool });
-  const collector = new NatsCollector({ servers: config.nats, timeoutMs: config.collectorTimeoutMs, log });
+  const collector = new NatsCollector({ nats: config.nats, timeoutMs: config.collectorTimeoutMs, log });
   const gateway = await createGateway({
     config,
     collector,

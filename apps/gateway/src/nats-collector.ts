@@ -18,6 +18,7 @@ import {
   encodeCheckpoint,
   encodeReceipt,
   MAX_FRAME_BYTES,
+  type NatsServers,
   type ReceiptRequest,
   SUBJECTS,
 } from '@belay/contracts/rpc';
@@ -26,7 +27,7 @@ import { firstValueFrom, map, merge, Subject, timeout } from 'rxjs';
 import type { Logger } from 'pino';
 
 export interface NatsOptions {
-  readonly servers: readonly string[];
+  readonly nats: NatsServers;
   readonly timeoutMs: number;
   readonly log: Logger;
 }
@@ -43,11 +44,11 @@ export class NatsCollector implements CollectorApi {
   /** The connection went: an answer that was under way never comes. */
   readonly #lost = new Subject<void>();
 
-  constructor({ servers, timeoutMs, log }: NatsOptions) {
+  constructor({ nats, timeoutMs, log }: NatsOptions) {
     this.#timeoutMs = timeoutMs;
     this.#log = log;
     this.#client = new ClientNats({
-      servers: [...servers],
+      ...nats,
       name: 'belay-gateway',
       waitOnFirstConnect: true,
       maxReconnectAttempts: -1,

@@ -6,6 +6,7 @@ import {
   NotFoundException,
 } from '@nestjs/common';
 import type { ProblemCode } from '@belay/contracts/http';
+import { databaseTrouble } from '@belay/db';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Logger } from 'pino';
 import { notFound, PROBLEM_TYPE, ProblemError } from './problem.js';
@@ -82,7 +83,7 @@ export function sendable(reply: FastifyReply, problem: ProblemError): string {
 
 export function toProblem(error: unknown): ProblemError {
   if (error instanceof ProblemError) return error;
-  if (isDatabaseAway(error)) {
+  if (databaseTrouble(error) === 'away') {
     return new ProblemError('unavailable', 'The database can not be reached now.', { retryAfter: 1 });
   }
   const code = (error as { code?: unknown } | undefined)?.code;
@@ -98,14 +99,4 @@ export function toProblem(error: unknown): ProblemError {
   const byStatus = (status === undefined ? undefined : BY_STATUS[status]) ?? refusal;
   if (byStatus) return new ProblemError(...byStatus);
   return new ProblemError('internal', 'Something went wrong on our side; the log of the service says what.');
-}
-
-/** Errors of the way to the database, and PostgreSQL's own of starting, stopping and being full (classes 08, 53, 57P). */
-function isDatabaseAway(error: unknown): boolean {
-  if (!(error instanceof Error)) return false;
-  const { code } = error as Error & { code?: unknown };
-  if (typeof code === 'string') {
-    return /^(?:08...|53...|57P0[1-3]|ECONN(?:REFUSED|RESET)|ENOENT|EPIPE|ETIMEDOUT|ENOTFOUND)$/.test(code);
-  }
-  return /^(?:Connection terminated|timeout exceeded when trying to connect)/.test(error.message);
 }

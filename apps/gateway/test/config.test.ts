@@ -11,7 +11,7 @@ describe('the gateway’s environment', () => {
       role: 'belay_gateway',
       maxAppends: 256,
     });
-    expect(readConfig(enough).nats).toEqual(['nats://a:4222', 'nats://b:4222']);
+    expect(readConfig(enough).nats).toEqual({ servers: ['nats://a:4222', 'nats://b:4222'] });
     expect(readConfig({ ...enough, DATABASE_ROLE: 'none', COLLECTOR_TIMEOUT: '5' })).toMatchObject({
       role: undefined,
       collectorTimeoutMs: 5000,

@@ -1,3 +1,4 @@
+import { type NatsServers, parseNatsUrl } from '@belay/contracts/rpc';
 import type { Connection, ProcessRole } from '@belay/db';
 
 /** What a worker needs as a process of its own. */
@@ -8,8 +9,8 @@ export interface WorkerProcessConfig {
   readonly role: ProcessRole | undefined;
   /** `DATABASE_POOL`: connections at most. Default 10. */
   readonly pool: number;
-  /** `NATS_URL`, required: comma-separated servers. */
-  readonly nats: readonly string[];
+  /** `NATS_URL`, required: comma-separated servers, `nats://user:password@host:4222` or `nats://token@host:4222`. */
+  readonly nats: NatsServers;
   /** `REDIS_URL`: jobs by BullMQ. Without it this worker sweeps on a timer of its own, which is as good for one worker. */
   readonly redis: string | undefined;
   /** `PUBLISH_INTERVAL_MS`: a grown log gets a checkpoint this often. Default 1000. */
@@ -38,7 +39,7 @@ export function readConfig(env: Environment = process.env): WorkerProcessConfig 
     database: required(env, 'DATABASE_URL', /^postgres(?:ql)?:\/\//),
     role: processRole(env['DATABASE_ROLE']),
     pool: integer(env, 'DATABASE_POOL', 10, 1, 1000),
-    nats: required(env, 'NATS_URL', /^(?:nats|tls):\/\//).split(','),
+    nats: natsServers(env),
     redis: env['REDIS_URL'] ? required(env, 'REDIS_URL', /^rediss?:\/\//) : undefined,
     intervalMs: integer(env, 'PUBLISH_INTERVAL_MS', 1000, 50, 3_600_000),
     collectorTimeoutMs: 1000 * integer(env, 'COLLECTOR_TIMEOUT', 10, 1, 300),
@@ -52,6 +53,15 @@ function required(env: Environment, name: string, shape: RegExp): string {
   if (!value) throw new ConfigError(name, 'has to be set');
   if (!shape.test(value)) throw new ConfigError(name, `does not look like ${shape.source}`);
   return value;
+}
+
+function natsServers(env: Environment): NatsServers {
+  try {
+    return parseNatsUrl(required(env, 'NATS_URL', /^./));
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    throw new ConfigError('NATS_URL', error.message);
+  }
 }
 
 function integer(env: Environment, name: string, otherwise: number, min: number, max: number): number {

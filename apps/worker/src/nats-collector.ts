@@ -1,6 +1,6 @@
 import { ClientNats } from '@nestjs/microservices';
 import type { CheckpointReply, CollectorApi, Outcome } from '@belay/contracts';
-import { decodeOutcome, encodeCheckpoint, SUBJECTS } from '@belay/contracts/rpc';
+import { decodeOutcome, encodeCheckpoint, type NatsServers, SUBJECTS } from '@belay/contracts/rpc';
 import type { Msg } from '@nats-io/transport-node';
 import { firstValueFrom, map, merge, Subject, timeout } from 'rxjs';
 
@@ -11,10 +11,10 @@ export class NatsCollector implements Pick<CollectorApi, 'checkpoint'> {
   /** The connection went: an answer that was under way never comes. */
   readonly #lost = new Subject<void>();
 
-  constructor(servers: readonly string[], timeoutMs: number) {
+  constructor(nats: NatsServers, timeoutMs: number) {
     this.#timeoutMs = timeoutMs;
     this.#client = new ClientNats({
-      servers: [...servers],
+      ...nats,
       name: 'belay-worker',
       waitOnFirstConnect: true,
       maxReconnectAttempts: -1,

@@ -11,6 +11,8 @@ import type {
   ReceiptScope,
 } from './rpc.js';
 
+export { type NatsServers, parseNatsUrl } from './nats-url.js';
+
 /**
  * The bytes of `CollectorApi` on NATS. A request goes to the subject of its verb, the answer to the request's own
  * inbox, so a frame carries no correlation id.

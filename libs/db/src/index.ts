@@ -7,4 +7,5 @@ export { encodeByteaArray, NotDurable, PgLogStore } from './log-store.js';
 export { migrate, MigrationError, type MigrationErrorCode, MIGRATIONS } from './migrate.js';
 export { createFirstOperator, type NewOperator, replaceOperators } from './operator.js';
 export { type CheckpointRow, type LogRow, Reader } from './reader.js';
+export { databaseTrouble, type DatabaseTrouble } from './trouble.js';
 export type { Schema } from './schema.js';

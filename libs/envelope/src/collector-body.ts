@@ -132,6 +132,8 @@ const id = (prefix: string): Rule =>
 const vkey = pattern(/^[^\s+]{1,300}\+[0-9a-f]{8}\+[A-Za-z0-9+/]+={0,2}$/, 'a verifier key of a signed note');
 const natural: Rule = (value) =>
   Number.isSafeInteger(value) && (value as number) >= 0 ? undefined : 'an integer from 0 to 2^53 - 1';
+const heartbeat: Rule = (value) =>
+  positive(value) === undefined && (value as number) <= 86_400 ? undefined : 'seconds, 1 to 86400';
 const displayName: Rule = (value) =>
   typeof value === 'string' && value.length >= 1 && value.length <= 200
     ? undefined
@@ -158,9 +160,12 @@ const scope: Rule = (value) => {
   return '{type: "event", index} or {type: "range", first, count}';
 };
 
-function listOf(rule: Rule, most: number, right: string): Rule {
+function listOf(rule: Rule, least: number, most: number, right: string): Rule {
   return (value) =>
-    Array.isArray(value) && value.length <= most && value.every((item) => rule(item) === undefined)
+    Array.isArray(value) &&
+    value.length >= least &&
+    value.length <= most &&
+    value.every((item) => rule(item) === undefined)
       ? undefined
       : right;
 }
@@ -180,13 +185,13 @@ const SHAPES: Readonly<Record<CollectorBody['kind'], Shape>> = {
       ackKey: vkey,
       project: id('prj'),
       name: displayName,
-      x5c: listOf(sha256, 8, 'at most 8 digests of certificates'),
+      x5c: listOf(sha256, 0, 8, 'at most 8 digests of certificates'),
       policy,
     },
   },
   'token.issued': {
     required: { token: id('tok'), role: words('agent', 'sink', 'verifier'), by },
-    optional: { sinks: listOf(sinkName, 64, "at most 64 sinks' names"), expires: time, domain: name },
+    optional: { sinks: listOf(sinkName, 1, 64, "1 to 64 sinks' names"), expires: time, domain: name },
   },
   'token.revoked': { required: { token: id('tok'), by } },
   'auditor.issued': { required: { auditor: id('aud'), by } },
@@ -199,7 +204,7 @@ const SHAPES: Readonly<Record<CollectorBody['kind'], Shape>> = {
       domain: name,
       key: hash,
       fingerprint: pattern(/^[0-9a-f]{16}$/, 'a key fingerprint: 16 lowercase hex digits'),
-      heartbeat: positive,
+      heartbeat,
     },
   },
   'policy.set': { required: { policy, by } },
