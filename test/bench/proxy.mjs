@@ -1,9 +1,10 @@
-// What `belay proxy` adds to a small call: the same MCP server behind the proxy and bare, calls alternating in one run
+// What `belay proxy` adds to a small call, what it leaves of the throughput of large answers, and the memory it takes.
+// Small calls: the same MCP server behind the proxy and bare, calls alternating in one run
 // so that both see the same machine. Trace on; forwarding on where a service answers (`--url`/BELAY_TOKEN are not used
 // here: the recorder's cost is the same, the lines go to a spool).
 import { spawn } from 'node:child_process';
 import { createRequire } from 'node:module';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -20,6 +21,18 @@ process.stdin.on('data', (text) => { rest += text; let end; while ((end = rest.i
   const { id } = JSON.parse(rest.slice(0, end)); rest = rest.slice(end + 1);
   process.stdout.write(JSON.stringify({ jsonrpc: '2.0', id, result: { content: [{ type: 'text', text: 'ok' }] } }) + '\\n'); } });`;
 
+// Answers of a size, one after the other, without a pause.
+const FLOOD = `const [size, count] = process.argv.slice(2).map(Number);
+const line = Buffer.alloc(size, 'x'); line.write('{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"');
+line.write('"}]}}\\n', size - 6); let left = count;
+const more = () => { while (left-- > 0) if (!process.stdout.write(line)) return void process.stdout.once('drain', more); };
+more();`;
+// The same way with nothing but pipe() on it.
+const PIPE = `const { spawn } = require('node:child_process');
+const child = spawn(process.execPath, process.argv.slice(2), { stdio: ['pipe', 'pipe', 'inherit'] });
+process.stdin.pipe(child.stdin); child.stdout.pipe(process.stdout);`;
+const MB = 1_000_000;
+
 export async function run({ scale }) {
   const dir = mkdtempSync(join(tmpdir(), 'belay-bench-proxy-'));
   writeFileSync(join(dir, 'echo.cjs'), ECHO);
@@ -27,8 +40,12 @@ export async function run({ scale }) {
     dirname(require.resolve('@modelcontextprotocol/server-everything/package.json')),
     'dist/index.js',
   );
+  writeFileSync(join(dir, 'flood.cjs'), FLOOD);
+  writeFileSync(join(dir, 'pipe.cjs'), PIPE);
   const rows = [];
   try {
+    const stream = await throughput(dir, scale);
+    console.log(table(stream));
     // A token of a service that is not there: lines are spooled and retried in the background, the agent never waits.
     const token = formatCredential({
       kind: 'append',
@@ -64,10 +81,64 @@ export async function run({ scale }) {
         });
       }
     }
-    console.log(table(rows));
-    return rows;
+    console.log(`\n${table(rows)}`);
+    return { stream, calls: rows };
   } finally {
     rmSync(dir, { recursive: true, force: true });
+  }
+}
+
+/** Answers of 10 MB through pipe() and through the proxy, in turn; and how the proxy's memory grows over a gigabyte. */
+async function throughput(dir, scale) {
+  const flood = (count) => [join(dir, 'flood.cjs'), String(10 * MB), String(count)];
+  const piped = (count) => [join(dir, 'pipe.cjs'), ...flood(count)];
+  const proxied = (count) => [CLI, 'proxy', '--', process.execPath, ...flood(count)];
+  const count = Math.max(5, Math.round(50 * scale));
+  const found = { pipe: [], proxy: [] };
+  for (let round = 0; round < 5; round++) {
+    found.pipe.push((await flow(dir, piped(count))).rate);
+    found.proxy.push((await flow(dir, proxied(count))).rate);
+  }
+  const long = await flow(dir, proxied(Math.max(10, Math.round(100 * scale))));
+  const [tenth, last] = [long.memory[Math.floor(long.memory.length / 10)], long.memory.at(-1)];
+  return [
+    {
+      what: 'answers of 10 MB, recording',
+      'pipe() MB/s': median(found.pipe).toFixed(0),
+      'proxy MB/s': median(found.proxy).toFixed(0),
+      share: median(found.proxy.map((rate, at) => rate / found.pipe[at])).toFixed(2),
+      'RSS MB after a tenth': tenth.toFixed(0),
+      'at the end': last.toFixed(0),
+    },
+  ];
+}
+
+/** Megabytes per second from the first byte to the last, and the process's memory on the way. */
+async function flow(dir, args) {
+  const traces = join(dir, 'stream');
+  const child = spawn(process.execPath, args, {
+    stdio: ['ignore', 'pipe', 'ignore'],
+    env: { ...process.env, BELAY_STATE: join(dir, 'stream-state'), BELAY_TRACE_DIR: traces },
+  });
+  let [bytes, first, last] = [0, 0, 0];
+  const memory = [];
+  child.stdout.on('data', (chunk) => {
+    last = performance.now();
+    first ||= last;
+    if (Math.floor((bytes + chunk.length) / (10 * MB)) > Math.floor(bytes / (10 * MB)))
+      memory.push(rss(child.pid));
+    bytes += chunk.length;
+  });
+  await new Promise((resolve) => child.once('close', resolve));
+  rmSync(traces, { recursive: true, force: true });
+  return { rate: bytes / 1_000 / (last - first), memory: memory.filter((each) => each > 0) };
+}
+
+function rss(pid) {
+  try {
+    return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1024;
+  } catch {
+    return 0;
   }
 }
 
