@@ -1,6 +1,7 @@
 /** `belay proxy`: one MCP server over stdio, verbatim, on record. */
 
 import { createHmac } from 'node:crypto';
+import { readFileSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { setDefaultHighWaterMark } from 'node:stream';
 import type { Command } from 'commander';
@@ -21,6 +22,7 @@ import { Recording } from './recording.js';
 import { BEHIND, relay, StandardError, standardOutput } from './relay.js';
 import type { Privacy } from './settings.js';
 import { exitCodeOf, resolveProgram, type ServerEnd, ServerProcess, StartError } from './server-process.js';
+import { windowsCommand, type WindowsFiles } from './windows-command.js';
 
 /** Our own secrets; the server has no use for them. Everything else of the environment is passed on. */
 const WITHHELD = ['BELAY_TOKEN', 'BELAY_ADMIN_KEY', 'BELAY_OPERATOR_KEY', 'BELAY_AUDITOR_KEY'];
@@ -31,6 +33,11 @@ const ANSWERING_GRACE = 60_000;
 const LAST_WORDS = 500;
 /** A client that is gone is owed nothing. */
 const GONE_GRACE = 1_000;
+
+const FILES: WindowsFiles = {
+  isFile: (path) => statSync(path, { throwIfNoEntry: false })?.isFile() ?? false,
+  read: (path) => readFileSync(path, 'utf8'),
+};
 
 interface ProxyOptions extends LoginOptions {
   readonly workspace?: string[];
@@ -75,7 +82,10 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
 
   const cwd = process.cwd();
   const runner = resolveRunner(program, args, env, cwd);
-  const started = runner?.found?.argv ?? ([program, ...args] as const);
+  const started =
+    runner?.found?.argv ??
+    (process.platform === 'win32' ? windowsCommand(program, args, env, FILES) : undefined) ??
+    ([program, ...args] as const);
   const [startedProgram, ...startedArgs] = started;
   const path = resolveProgram(startedProgram, env['PATH'], cwd);
   const digests = new DigestCache(digestsPath(options.state ?? config.state));
