@@ -44,6 +44,8 @@ const NO_SESSION = 'no session';
 /** What is kept between the events of one run of an agent. */
 interface Kept {
   readonly calls: number;
+  /** Events that got no envelope, and that no envelope speaks of yet. */
+  readonly missed?: number | undefined;
   readonly trace?: { readonly path: string; readonly epoch: string; readonly tail: TraceTail } | undefined;
 }
 
@@ -134,9 +136,11 @@ class HookRun {
       session,
       content: meaning.type === 'claim' ? Buffer.from(meaning.statement, 'utf8') : content,
     };
-    const sent = this.#send(draft, begins, session, key);
+    const before = kept?.missed ?? 0;
+    const sent = this.#send(draft, begins, before, session, key);
+    const missed = sent === undefined && this.#origin !== undefined ? before + 1 : 0;
     const writer = this.#trace(kept?.trace, sent?.epoch, session);
-    if (writer === undefined) return { calls };
+    if (writer === undefined) return { calls, missed };
     const seqs = sent === undefined ? undefined : [sent.seq];
     const claim = meaning.type === 'claim';
     const { size, sha256, bytes } = received;
@@ -152,7 +156,7 @@ class HookRun {
     }
     if (meaning.type === 'session.close') writer.trace.close({});
     const tail = writer.trace.leave();
-    return { calls, trace: { path: writer.trace.path, epoch: writer.epoch, tail } };
+    return { calls, missed, trace: { path: writer.trace.path, epoch: writer.epoch, tail } };
   }
 
   #draftOf(
@@ -222,6 +226,7 @@ class HookRun {
   #send(
     draft: Draft,
     begins: boolean,
+    missed: number,
     session: string | undefined,
     key: Buffer | undefined,
   ): { readonly seq: number; readonly epoch: string } | undefined {
@@ -233,6 +238,7 @@ class HookRun {
         if (begins && draft.kind !== 'session.open') {
           epoch.append({ kind: 'session.open', session, attrs: this.#openingAttributes() });
         }
+        if (missed > 0) epoch.append({ kind: 'x.hook', session, attrs: { missed } });
         epoch.tend({ heartbeat, idle: Number.POSITIVE_INFINITY });
         const seq = draft.kind === 'session.close' ? epoch.appendStated(draft) : epoch.append(draft);
         return { seq, epoch: epoch.id };

@@ -156,6 +156,18 @@ test('nothing of arguments, results, names, paths, environment or stderr leaves 
   expect(sent).not.toContain(Buffer.from('CANARY').toString('hex'));
 });
 
+test('an idle proxy says that it lives; under strict it does not say what its tools are called', async () => {
+  Object.assign(env, { BELAY_HEARTBEAT: '1', BELAY_PRIVACY: 'strict' });
+  const run = proxy('answer');
+  say(run, call(1, 'read_file'));
+  await expect.poll(() => kinds().filter((kind) => kind === 'heartbeat').length).toBeGreaterThan(1);
+  run.child.stdin.end();
+  expect(await run.ended).toBe(0);
+  const tools = collector.envelopes().flatMap(({ attrs }) => attrs?.['tool'] ?? []);
+  expect(tools).toHaveLength(2);
+  for (const tool of tools) expect(tool).toMatch(/^hmac-sha256:/);
+});
+
 test('a keyed sink signs its batches and states its key', async () => {
   const { seed } = await loadOrCreateSinkKey(state, collector.origin, 'proxy');
   const key = rawPublicKey(privateKeyObject(seed));

@@ -4,6 +4,10 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { acquire } from '@belay/dirlock';
+import { privateKeyObject, rawPublicKey } from '@belay/keys';
+import fc from 'fast-check';
+import { loadOrCreateSinkKey } from '../src/credentials.js';
+import { readHookEvent } from '../src/hook-event.js';
 import { readEpochRecord, SharedEpoch, sinkDir } from '@belay/client';
 import { commitment, commitmentSalt } from '@belay/envelope';
 import { SmallCollector } from '@belay/testkit';
@@ -322,7 +326,7 @@ test('signs of life while nothing happens, sent by one process in the background
   expect(lock()).toBe(pid);
 });
 
-test('who holds the sink for too long costs the event its envelope, never the agent its time', async () => {
+test('who holds the sink for too long costs the event its envelope, which the next one says, and not the agent its time', async () => {
   await hook(run[2] as object, env);
   const held = acquire(sinkDir(state, collector.origin, 'hook'));
   const began = performance.now();
@@ -331,6 +335,43 @@ test('who holds the sink for too long costs the event its envelope, never the ag
   held.release();
   const records = await recordsOf(traces()[0] as string);
   expect(records.map(({ type }) => type)).toEqual(['open', 'hook', 'hook']);
+  await hook(run[4] as object, env);
+  await hook(run[5] as object, env);
+  await expect.poll(kinds).toContain('epoch.close');
+  expect(sent().find(({ attrs }) => attrs?.['missed'] !== undefined)).toMatchObject({ attrs: { missed: 1 } });
+});
+
+test('a keyed sink states its key and has its lines signed', async () => {
+  const { seed } = await loadOrCreateSinkKey(state, collector.origin, 'hook');
+  const key = rawPublicKey(privateKeyObject(seed));
+  collector.sinkKeys.set('hook', key);
+  await hook(run[2] as object, env);
+  await hook(run[5] as object, env);
+  await expect.poll(kinds).toContain('epoch.close');
+  expect(sent()[0]?.attrs).toMatchObject({ key: key.toString('base64') });
+});
+
+test('whatever an event is, it is read', () => {
+  const names = fc.constantFrom(
+    'hook_event_name',
+    'session_id',
+    'tool_name',
+    'tool_input',
+    'tool_response',
+    'x',
+  );
+  const values = fc.oneof(
+    fc.jsonValue(),
+    fc.constantFrom('PreToolUse', 'PostToolUse', 'Stop', 'SessionStart'),
+  );
+  fc.assert(
+    fc.property(fc.oneof(fc.dictionary(names, values), fc.jsonValue()), (event) => {
+      const { name, meaning } = readHookEvent(Buffer.from(JSON.stringify(event)));
+      expect(meaning.type).toBeDefined();
+      expect(name ?? 'Stop').toMatch(/^[A-Z][A-Za-z]+$/);
+    }),
+  );
+  fc.assert(fc.property(fc.uint8Array(), (bytes) => readHookEvent(Buffer.from(bytes)).name === undefined));
 });
 
 test('an event costs less than 50 ms more than to start Node', async () => {

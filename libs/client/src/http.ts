@@ -22,6 +22,7 @@ export class Transport {
   readonly #url: URL;
   readonly #agent: http.Agent;
   readonly #local: boolean;
+  #closed = false;
 
   /** `base` is the service's URL, with or without a path. */
   constructor(base: string) {
@@ -35,6 +36,7 @@ export class Transport {
   async post(path: string, headers: Readonly<Record<string, string>>, body: Buffer): Promise<Answer> {
     const packed = !this.#local && body.length >= GZIP_FROM ? await compress(body) : undefined;
     const payload = packed ?? body;
+    if (this.#closed) throw new ClientError('retry', 'unreachable', `${this.#url.host}: closed`);
     return await new Promise((resolve, reject) => {
       const send = this.#url.protocol === 'https:' ? https.request : http.request;
       const request = send(new URL(path.replace(/^\//, ''), this.#url), {
@@ -85,8 +87,9 @@ export class Transport {
     });
   }
 
-  /** Cuts all connections, so that a process can end. */
+  /** Cuts all connections, so that a process can end; none is made any more. */
   close(): void {
+    this.#closed = true;
     this.#agent.destroy();
   }
 }

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { constants, openSync, readFileSync, statSync } from 'node:fs';
+import { constants, openSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { SinkKind } from '@belay/envelope';
 import { newUlid } from '@belay/envelope/sink';
@@ -49,17 +49,32 @@ export function openNext(
   const epoch = newUlid(now().getTime(), randomBytes(10));
   const dir = join(folder, epoch);
   makeDir(dir);
-  prepare(dir);
-  const secret = randomBytes(32).toString('base64');
   const others = waitingBytes(state, log);
-  const opened = now().toISOString();
-  const record: EpochRecord = { v: 1, log, sink, epoch, counter, secret, opened, others, shared };
-  writeEpochRecord(dir, record);
-  const fd = openSync(
-    join(dir, LINES),
-    constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_APPEND,
-    0o600,
-  );
+  const record: EpochRecord = {
+    v: 1,
+    log,
+    sink,
+    epoch,
+    counter,
+    secret: randomBytes(32).toString('base64'),
+    opened: now().toISOString(),
+    others,
+    shared,
+  };
+  let fd: number;
+  try {
+    prepare(dir);
+    writeEpochRecord(dir, record);
+    fd = openSync(
+      join(dir, LINES),
+      constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_APPEND,
+      0o600,
+    );
+  } catch (error) {
+    // A disk that is full must not gather a folder for every try.
+    rmSync(dir, { recursive: true, force: true });
+    throw error;
+  }
   const room = new SpoolRoom(dir, options.limits ?? SPOOL_LIMITS, others);
   const writer = new LineWriter(record, fd, room, now);
   const previous = before === undefined ? undefined : stateOfPrevious(join(folder, before.epoch));

@@ -178,9 +178,16 @@ export class SharedEpoch {
   }
 
   static #open(folder: string, options: EpochOptions): SharedEpoch {
-    const { dir, record, writer } = openNext(folder, options, () => undefined, true);
-    const slots = Slots.open<Kept>(join(dir, STATE));
-    return new SharedEpoch(dir, record, writer, slots, options.now ?? (() => new Date()));
+    let slots: Slots<Kept> | undefined;
+    const prepare = (made: string): void => void (slots = Slots.open<Kept>(join(made, STATE)));
+    const { dir, record, writer } = openNext(folder, options, prepare, true);
+    return new SharedEpoch(
+      dir,
+      record,
+      writer,
+      slots as unknown as Slots<Kept>,
+      options.now ?? (() => new Date()),
+    );
   }
 
   /** The epoch to go on with. One that is over, too old, or not what its writers left is closed or given up. */

@@ -26,7 +26,7 @@ export class Slots<T> {
     try {
       const bytes = Buffer.alloc(2 * SLOT);
       const read = readSync(fd, bytes, 0, bytes.length, 0);
-      if (read < bytes.length) writeSync(fd, bytes, read, bytes.length - read, read);
+      if (read < bytes.length) writeAll(fd, bytes.subarray(read), read);
       const [a, b] = [0, 1].map((at) => parse(bytes.toString('utf8', at * SLOT, (at + 1) * SLOT)));
       const best = (a?.generation ?? -1) > (b?.generation ?? -1) ? a : b;
       return new Slots(fd, best?.generation ?? 0, best?.value as T | undefined);
@@ -41,12 +41,20 @@ export class Slots<T> {
     const json = JSON.stringify(value);
     const bytes = Buffer.from(`${generation} ${checksum(generation, json)} ${json}\n`, 'utf8');
     if (bytes.length > SLOT) throw new RangeError('the value is too large for its file');
-    writeSync(this.#fd, bytes, 0, bytes.length, (generation % 2) * SLOT);
+    writeAll(this.#fd, bytes, (generation % 2) * SLOT);
     this.#generation = generation;
   }
 
   close(): void {
     closeSync(this.#fd);
+  }
+}
+
+/** A disk that is full takes a part first, and refuses the rest. */
+function writeAll(fd: number, bytes: Buffer, position: number): void {
+  let written = 0;
+  while (written < bytes.length) {
+    written += writeSync(fd, bytes, written, bytes.length - written, position + written);
   }
 }
 

@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { appendFileSync, readdirSync, readFileSync, statSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
@@ -182,6 +182,38 @@ test('idle: a heartbeat when one is due, then a close', () => {
   expect(kinds).toEqual(['epoch.open', 'x.event', ...Array<string>(4).fill('heartbeat'), 'epoch.close']);
   expectWhole(dir);
   expect(tendShared(state, collector.origin)).toEqual({ open: 0 });
+});
+
+test('an epoch that has become old is closed, and the next one names it', () => {
+  const first = put('a', { now: () => new Date('2026-01-01T00:00:00Z') });
+  const second = put('b', { now: () => new Date('2026-01-02T00:00:01Z') });
+  const [old, fresh] = epochs() as [string, string];
+  expect(second).not.toBe(first);
+  expect(linesOf(old).map((line) => parseEnvelope(line).kind)).toEqual([
+    'epoch.open',
+    'x.event',
+    'epoch.close',
+  ]);
+  expect(parseEnvelope(linesOf(fresh)[0] as Buffer).attrs).toMatchObject({ prev_epoch: first, prev_size: 3 });
+});
+
+test('a disk that takes nothing gathers no folders', () => {
+  put('a');
+  SharedEpoch.useOpen(options, (epoch) => epoch.close());
+  const script = `
+    import { SharedEpoch } from ${JSON.stringify(door)};
+    for (let i = 0; i < 3; i++) {
+      try { SharedEpoch.use(${JSON.stringify(options)}, () => {}); console.log('used'); } catch (error) { console.log(error.code); }
+    }`;
+  const limited = [
+    '-c',
+    'ulimit -S -f 8; trap "" XFSZ; exec "$0" --input-type=module -e "$1"',
+    process.execPath,
+    script,
+  ];
+  const { stdout } = spawnSync('sh', limited, { encoding: 'utf8' });
+  expect(stdout).toBe('EFBIG\nEFBIG\nEFBIG\n');
+  expect(epochs()).toHaveLength(1);
 });
 
 test('what does not fit is a gap, and what was missing when a process ended is known to the next', async () => {
