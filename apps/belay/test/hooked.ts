@@ -1,8 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { join } from 'node:path';
 import { BELAY, freshFolder, node } from './proxied.js';
 
 export interface HookRan {
@@ -30,25 +29,37 @@ export async function hook(
   return { code: signal ?? (code as number), stdout, stderr };
 }
 
-/** Ends what sends in the background for a state directory, and waits until it is gone. */
+/**
+ * Ends what sends in the background for a state directory, and waits until it is gone. Found by its command line: it
+ * was started before its hook ended, but may have no lock yet.
+ */
 export async function endForwarding(state: string): Promise<void> {
-  for (const path of locks(state)) {
-    try {
-      const { pid } = JSON.parse(readFileSync(path, 'utf8')) as { pid: number };
-      process.kill(pid, 'SIGTERM');
-    } catch {
-      // It has ended by itself.
+  for (let i = 0; i < 250; i++) {
+    const pids = forwarders(state);
+    if (pids.length === 0) return;
+    for (const pid of pids) {
+      try {
+        process.kill(pid, i < 100 ? 'SIGTERM' : 'SIGKILL');
+      } catch {
+        // It has ended by itself.
+      }
     }
+    await sleep(20);
   }
-  for (let i = 0; i < 100 && locks(state).length > 0; i++) await sleep(20);
 }
 
-function locks(state: string): string[] {
-  const logs = join(state, 'logs');
-  if (!existsSync(logs)) return [];
-  return readdirSync(logs)
-    .map((log) => join(logs, log, 'forwarder', 'belay.lock'))
-    .filter((path) => existsSync(path));
+function forwarders(state: string): number[] {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((pid) => {
+      try {
+        const args = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
+        return args.includes('--background') && args.includes(state);
+      } catch {
+        return false;
+      }
+    });
 }
 
 export const claudeEvent = (name: string, more: object = {}): object => ({
