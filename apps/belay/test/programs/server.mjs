@@ -22,6 +22,9 @@ const bytesOf = (text) =>
     }),
   );
 
+// From the beginning, so that a step before it can say that it is so.
+if (process.argv.includes('hang')) process.on('SIGTERM', () => {});
+
 for (const step of process.argv.slice(2)) {
   const [verb, ...rest] = step.split(':');
   const value = rest.join(':');
@@ -40,7 +43,6 @@ for (const step of process.argv.slice(2)) {
     }
   }
   if (verb === 'hang') {
-    process.on('SIGTERM', () => {});
     setInterval(() => {}, 1000);
     await new Promise(() => {});
   }
