@@ -92,7 +92,8 @@ export class Machine {
         ({ ok }) => ok,
         () => false,
       );
-      if (ready) return { url, output: () => output, process: child };
+      // What it prints last may still be on its way through the pipe.
+      if (ready && output.includes('Listening on')) return { url, output: () => output, process: child };
       if (Date.now() > until) throw new Error(`serve was not ready in time: ${output}`);
       await sleep(50);
     }
