@@ -69,6 +69,7 @@ export async function startService(options: ServeOptions): Promise<RunningServic
     undo.push(() => forWorker.destroy());
 
     const { service } = collector;
+    let isAnnounced = false;
     const gateway = await createGateway(
       {
         config: { ...GATEWAY_DEFAULTS, host, port },
@@ -77,6 +78,8 @@ export async function startService(options: ServeOptions): Promise<RunningServic
         log,
         source: SYSTEM_SOURCE,
         ready: async () => {
+          // Whoever waits for a service to be ready may look for its operator key next.
+          if (!isAnnounced) throw new NotReady('The service is starting.');
           const trouble = collector.trouble();
           if (trouble !== null) throw new NotReady(trouble);
         },
@@ -100,6 +103,7 @@ export async function startService(options: ServeOptions): Promise<RunningServic
     // Last of all: a key that was made before a start that fails would be lost.
     const operatorKey = await collector.firstOperator(announce);
     if (operatorKey === undefined) await announce(undefined);
+    isAnnounced = true;
     return {
       url,
       operatorKey,

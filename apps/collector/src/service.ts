@@ -160,6 +160,9 @@ export class CollectorService implements CollectorApi {
     const { store } = this.#parts;
     const { first, count } = scopeRange(scope);
     const text = scopeText(scope);
+    // Another request may have made it between this one's look and its turn.
+    const known = await store.receipt(log, text, checkpoint.size);
+    if (known) return { ok: true, value: toReply(known) };
     const tree = await this.#sequencer.treeOf(log, checkpoint.size);
     if (!tree.root.equals(checkpoint.root)) {
       return refuse({

@@ -4,14 +4,15 @@ import { APP_FILTER, APP_GUARD, NestFactory } from '@nestjs/core';
 import { FastifyAdapter, type NestFastifyApplication } from '@nestjs/platform-fastify';
 import type { CollectorApi } from '@belay/contracts';
 import type { Reader } from '@belay/db';
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { ConnectionError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { randomBytes } from 'node:crypto';
+import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import type { Logger } from 'pino';
 import { Authenticator } from './access.js';
 import { Admission } from './admission.js';
 import { MAX_HELD_BYTES } from './body.js';
-import { refuseUnreadable } from './client-error.js';
+import { Unreadable } from './client-error.js';
 import type { GatewayConfig } from './config.js';
 import { EventsController, NDJSON } from './events.controller.js';
 import { AccessGuard, holderOf } from './guard.js';
@@ -108,6 +109,7 @@ export async function createGateway(
   parts: GatewayParts,
   beside: readonly DynamicModule[] = [],
 ): Promise<Gateway> {
+  const unreadable = new Unreadable();
   const adapter = new FastifyAdapter({
     logger: false,
     bodyLimit: MAX_JSON_BYTES,
@@ -116,7 +118,7 @@ export async function createGateway(
     // What the router itself refuses passes no filter of Nest's.
     frameworkErrors: (error: Error, _request: FastifyRequest, reply: FastifyReply) =>
       sendProblem(reply, toProblem(error)),
-    clientErrorHandler: refuseUnreadable,
+    clientErrorHandler: (error: ConnectionError, socket: Socket) => unreadable.refuse(error, socket),
     routerOptions: { maxParamLength: 512 },
     genReqId: () => parts.source.random(8).toString('hex'),
   });
@@ -124,6 +126,7 @@ export async function createGateway(
   const routes = new Routes();
   const fastify = adapter.getInstance<FastifyInstance>();
   routes.listen(fastify);
+  unreadable.listen(fastify.server);
   prepare(fastify, gate);
   limitOutgoing(fastify, parts.config.maxAnswerBytes, holderOf);
   const app = await NestFactory.create<NestFastifyApplication>(
