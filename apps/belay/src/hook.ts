@@ -17,7 +17,7 @@ import {
 import { join } from 'node:path';
 import { acquireBriefly, type Draft, machineSecret, SharedEpoch, sinkDir, Slots } from '@belay/client/sink';
 import { newUlid, sessionId } from '@belay/envelope/sink';
-import { type TraceTail, TraceWriter } from '@belay/trace';
+import { type TraceTail, TraceWriter } from '@belay/trace/writer';
 import { CallIdentity } from './call-identity.js';
 import { type CliConfig, readConfig } from './config.js';
 import { type HookEvent, type HookTool, readHookEvent } from './hook-event.js';

@@ -6,7 +6,8 @@ import { append, type AppendTarget } from './append.js';
 import { ClientError } from './error.js';
 import { HeadStore } from './head.js';
 import { tendShared } from './shared-epoch.js';
-import { type Batch, pendingSpools, rememberLog, Spool } from './spool.js';
+import { type Batch, Spool } from './spool.js';
+import { pendingSpools, rememberLog } from './spools.js';
 import { SPOOL_LIMITS, type SpoolLimits } from './spool-room.js';
 import { logDir, makeDir, writeJson } from './state.js';
 

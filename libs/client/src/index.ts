@@ -15,7 +15,8 @@ export { Forwarder, type ForwarderOptions, type ForwardEvent } from './forwarder
 export { HeadStore } from './head.js';
 export { Transport } from './http.js';
 export { type EpochRecord, readEpochRecord } from './epoch-record.js';
-export { knownLogs, pendingSpools, type Settlement, Spool } from './spool.js';
+export { type Settlement, Spool } from './spool.js';
+export { knownLogs, pendingSpools } from './spools.js';
 export { LineReader, SourceInUse, SourcePosition, type SourceStart } from './source.js';
 export { Slots } from './slots.js';
 export { acquireBriefly } from './brief-lock.js';

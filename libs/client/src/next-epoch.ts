@@ -12,7 +12,7 @@ import {
   writeEpochRecord,
 } from './epoch-record.js';
 import { LineWriter } from './line-writer.js';
-import { rememberLog, waitingBytes } from './spool.js';
+import { rememberLog, waitingBytes } from './spools.js';
 import { SPOOL_LIMITS, type SpoolLimits, SpoolRoom } from './spool-room.js';
 import { type Chain, makeDir, readChain, writeJson } from './state.js';
 
