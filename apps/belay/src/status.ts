@@ -152,7 +152,7 @@ function shortened(
     ...log,
     sinks: log.sinks.map(({ sink, epochs }) => ({
       sink,
-      settled: epochs.filter((epoch) => isQuiet(epoch)).length,
+      settled: all === true ? 0 : epochs.filter((epoch) => isQuiet(epoch)).length,
       epochs: all === true ? epochs : epochs.filter((epoch) => !isQuiet(epoch)),
     })),
   }));
