@@ -228,8 +228,6 @@ export class Sequencer {
   readonly #lanes = new Map<string, Promise<Lane | null>>();
   readonly #work = new Set<Promise<void>>();
   #closing = false;
-  /** Of the last commit, when it failed and none has succeeded since. */
-  #commitTrouble: string | null = null;
 
   constructor(parts: SequencerParts) {
     this.#parts = parts;
@@ -382,13 +380,12 @@ export class Sequencer {
   }
 
   /**
-   * Why appends can't be answered at present, in words for an operator; null when they can. A halted log is its own
-   * trouble (`halted`): the others go on.
+   * Why nothing can be signed at present, in words for an operator; null when it can. Whether the database takes
+   * writes is the store's to tell, and a halted log is its own trouble (`halted`): the others go on.
    */
   trouble(): string | null {
     const { trouble } = this.#parts.anchor;
-    if (trouble) return `the anchor can not be written: ${trouble.message}`;
-    return this.#commitTrouble === null ? null : `the last commit failed: ${this.#commitTrouble}`;
+    return trouble ? `the anchor can not be written: ${trouble.message}` : null;
   }
 
   /** Logs that must not be written until a person has looked at them. */
@@ -576,15 +573,11 @@ export class Sequencer {
       lane.tree = null;
       lane.config = null;
       if (error instanceof LogBehindAnchor || error instanceof TreeDamaged) this.#halt(lane, error.message);
-      else {
-        this.#commitTrouble = error instanceof Error ? error.message : String(error);
-        this.#parts.report?.({ event: 'commit_failed', origin: lane.record.origin, error });
-      }
+      else this.#parts.report?.({ event: 'commit_failed', origin: lane.record.origin, error });
       for (const pending of batch)
         pending.resolve(lane.halted === null ? unavailable(error) : halted(lane.halted));
       return;
     }
-    this.#commitTrouble = null;
     lane.tree = committed.tree;
     for (const [key, mark] of committed.draft.watermarks) lane.watermarks.set(key, mark.next);
     lane.unsettled++;
