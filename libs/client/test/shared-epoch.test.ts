@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { appendFileSync, readdirSync, readFileSync, statSync, truncateSync } from 'node:fs';
+import { appendFileSync, existsSync, readFileSync, readdirSync, statSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
 import { type EpochOptions, readEpochRecord, SharedEpoch, sinkDir, Slots, tendShared } from '@belay/client';
 import { batchRoot, parseEnvelope } from '@belay/envelope';
@@ -29,6 +29,8 @@ const epochs = (): string[] =>
   readdirSync(folder(), { withFileTypes: true })
     .filter((entry) => entry.isDirectory())
     .map(({ name }) => join(folder(), name))
+    // One that was killed while it opened an epoch leaves a folder in which nothing has a number yet.
+    .filter((dir) => existsSync(join(dir, 'lines')))
     .sort();
 const linesOf = (dir: string): Buffer[] =>
   readFileSync(join(dir, 'lines'), 'latin1')
