@@ -16,7 +16,7 @@ function section(title: string): string {
   return [...body.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map((match) => match[1]).join('\n');
 }
 
-/** The page says port 8420; somebody else's service there would be talked to instead of ours. */
+/** The page says port 8499; somebody else's service there would be talked to instead of ours. */
 async function mustBeFree(port: number): Promise<void> {
   await new Promise<void>((resolve, reject) => {
     const server = createServer()
@@ -26,7 +26,7 @@ async function mustBeFree(port: number): Promise<void> {
 }
 
 it('the section "By hand, with curl only" works as printed', async () => {
-  await mustBeFree(8420);
+  await mustBeFree(8499);
   const scratch = mkdtempSync(join(tmpdir(), 'belay-readme-'));
   chmodSync(scratch, 0o711);
   const script = `set -euo pipefail\n${section('By hand, with curl only')}\nprintf '\\nRECEIPT=%s\\n' "$WORK"`;
@@ -47,7 +47,7 @@ it('the section "By hand, with curl only" works as printed', async () => {
     expect(output).toMatch(/"disposition":\s*"appended"/);
     expect(output).toMatch(/^VALID$/m);
     // The reader stopped the service before verifying: nothing listens any more.
-    await mustBeFree(8420);
+    await mustBeFree(8499);
   } finally {
     clearTimeout(timer);
     try {

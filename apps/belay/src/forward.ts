@@ -204,7 +204,11 @@ async function forwardSource(
   };
   await print(options.json, summary, () => {
     const where = tally.indexes === undefined ? '' : `, entries ${tally.indexes[0]} to ${tally.indexes[1]}`;
-    return `${tally.lines} lines of ${source} committed to ${origin}${where}\n`;
+    const lines = `${tally.lines} ${tally.lines === 1 ? 'line' : 'lines'} of ${source}`;
+    // The entries are the lines and what opens and closes their epoch.
+    return left.pendingBytes === 0 && left.stopped === undefined
+      ? `${lines} committed to ${origin}${where}\n`
+      : `${lines} read, not all acknowledged by ${origin}: the rest waits in the spool, and belay forward sends it\n`;
   });
   process.exitCode = verdictOn(left, [tally, leftovers]);
 }
