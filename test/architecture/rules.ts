@@ -14,6 +14,7 @@ const LIBRARY_MAY_IMPORT: Readonly<Record<string, readonly string[] | 'any lib'>
   trace: [],
   mcp: [],
   dirlock: [],
+  process: ['contracts'],
   note: ['merkle'],
   envelope: ['merkle'],
   otlp: ['envelope'],

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { openCollector, type OpenCollector } from '@belay/collector';
 import { migrate, MIGRATIONS, openDatabase, type EmbeddedPostgres, Reader, startEmbedded } from '@belay/db';
-import { createLogger } from '@belay/gateway';
+import { createLogger } from '@belay/process';
 import { makeScratch } from './scratch.js';
 
 /** Database and collector, real, with nothing in front of them: for tests that put their own pieces around. */

@@ -16,9 +16,10 @@ import {
   Reader,
   startEmbedded,
 } from '@belay/db';
-import { createGateway, createLogger, GATEWAY_DEFAULTS, NotReady, SYSTEM_SOURCE } from '@belay/gateway';
+import { createGateway, GATEWAY_DEFAULTS, NotReady, SYSTEM_SOURCE } from '@belay/gateway';
 import { KeysError } from '@belay/keys';
 import { LogBehindAnchor } from '@belay/log';
+import { createLogger } from '@belay/process';
 import { WorkerModule } from '@belay/worker';
 import { badInput, CliError, EXIT, unavailable } from './exit.js';
 import { explainDatabase } from './database-trouble.js';

@@ -1,6 +1,6 @@
 import { openDatabase, Reader } from '@belay/db';
 import { ConfigError, type GatewayProcessConfig, readConfig } from './config.js';
-import { createLogger } from './logger.js';
+import { createLogger } from '@belay/process';
 import { createGateway, SYSTEM_SOURCE } from './module.js';
 import { NatsCollector } from './nats-collector.js';
 

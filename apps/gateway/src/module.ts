@@ -17,7 +17,7 @@ import type { GatewayConfig } from './config.js';
 import { EventsController, NDJSON } from './events.controller.js';
 import { AccessGuard, holderOf } from './guard.js';
 import { Issuer, type Source } from './issue.js';
-import { asNestLogger } from './logger.js';
+import { asNestLogger } from '@belay/process';
 import { LogsController } from './logs.controller.js';
 import { Metrics } from './metrics.js';
 import { serveDocs } from './openapi.js';
@@ -200,5 +200,4 @@ function observe(fastify: FastifyInstance, log: Logger, metrics: Metrics): void 
 }
 
 export { DEFAULTS as GATEWAY_DEFAULTS } from './config.js';
-export { createLogger } from './logger.js';
 export { NotReady } from './service.controller.js';

@@ -1,8 +1,7 @@
 import { NestFactory } from '@nestjs/core';
 import { openDatabase, Reader } from '@belay/db';
 import { ConfigError, readConfig, type WorkerProcessConfig } from './config.js';
-import { serveHealth } from './health.js';
-import { asNestLogger, createLogger } from './logger.js';
+import { asNestLogger, createLogger, serveHealth } from '@belay/process';
 import { WorkerModule, type WorkerParts } from './module.js';
 import { NatsCollector } from './nats-collector.js';
 

@@ -1,5 +1,4 @@
 import { redactCredentials } from '@belay/contracts';
-import type { LoggerService } from '@nestjs/common';
 import { type DestinationStream, type Logger, pino } from 'pino';
 
 /**
@@ -16,8 +15,18 @@ export function createLogger(name: string, level: string, destination?: Destinat
   return destination ? pino(options, destination) : pino(options);
 }
 
+/** What Nest takes as its logger, by shape: this package doesn't know Nest. */
+interface NestLogger {
+  readonly log: (message: unknown, ...rest: unknown[]) => void;
+  readonly error: (message: unknown, ...rest: unknown[]) => void;
+  readonly warn: (message: unknown, ...rest: unknown[]) => void;
+  readonly debug: (message: unknown, ...rest: unknown[]) => void;
+  readonly verbose: (message: unknown, ...rest: unknown[]) => void;
+  readonly fatal: (message: unknown, ...rest: unknown[]) => void;
+}
+
 /** Nest's own words go the same way. */
-export function asNestLogger(log: Logger): LoggerService {
+export function asNestLogger(log: Logger): NestLogger {
   const context = (rest: readonly unknown[]) => ({ context: rest[rest.length - 1] });
   return {
     log: (message: unknown, ...rest: unknown[]) => log.debug(context(rest), String(message)),
