@@ -13,6 +13,9 @@ const LIBRARY_MAY_IMPORT: Readonly<Record<string, readonly string[] | 'any lib'>
   merkle: [],
   trace: [],
   mcp: [],
+  sandbox: [],
+  snapshot: [],
+  invariant: [],
   dirlock: [],
   process: ['contracts'],
   note: ['merkle'],
@@ -55,6 +58,8 @@ const HOMES: readonly { readonly packages: RegExp; readonly home: RegExp }[] = [
     packages: /^reflect-metadata$/,
     home: /^libs\/keys\/src\/x509\.ts$|^apps\/(gateway|collector|worker)\/|^apps\/belay\/src\/serve\.ts$/,
   },
+  { packages: /^koffi$/, home: /^libs\/(snapshot|sandbox)\// },
+  { packages: /^(web-tree-sitter|tree-sitter-[a-z]+|picomatch)$/, home: /^libs\/invariant\// },
   { packages: /^commander$/, home: /^apps\/belay\// },
 ];
 

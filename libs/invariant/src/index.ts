@@ -1,0 +1,1 @@
+/** Placeholder door, filled by the first commit of the library. */ export {};
