@@ -1,1 +1,20 @@
-/** Placeholder door, filled by the first commit of the library. */ export {};
+/**
+ * A command inside declared boundaries: what it may write, read and reach is a policy, what enforces it is a back end,
+ * and what was refused is told by name. README.md beside this package says what each back end does and does not hold.
+ */
+export type { Denial, Naming, Operation } from './denial.js';
+export { SandboxError, type SandboxErrorCode } from './error.js';
+export {
+  DEFAULT_POLICY,
+  normalPolicy,
+  parseNetwork,
+  policyDigest,
+  type Backend,
+  type Bind,
+  type Limits,
+  type Network,
+  type Profile,
+  type SandboxPolicy,
+} from './policy.js';
+export type { Canary, HeldLimit, Hole, SandboxRecord } from './record.js';
+export { prepare, type Prepared, type SandboxCommand, type SandboxHost } from './sandbox.js';
