@@ -16,6 +16,7 @@ const LIBRARY_MAY_IMPORT: Readonly<Record<string, readonly string[] | 'any lib'>
   sandbox: [],
   snapshot: [],
   invariant: [],
+  verdict: [],
   dirlock: [],
   process: ['contracts'],
   note: ['merkle'],
@@ -37,7 +38,7 @@ const LIBRARY_MAY_IMPORT_TYPES: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Libraries without time, randomness or I/O of their own: those come in as arguments. */
-const PURE = ['merkle', 'note', 'envelope', 'otlp', 'receipt', 'contracts'];
+const PURE = ['merkle', 'note', 'envelope', 'otlp', 'verdict', 'receipt', 'contracts'];
 const IMPURE_BUILTINS =
   /^node:(fs|net|http|https|http2|tls|dns|dgram|child_process|worker_threads|os|timers|readline|cluster|vm)(\/|$)/;
 
