@@ -49,20 +49,32 @@ export function verifyAck(answer: unknown, sent: SentBatch): VerifiedAck {
       `the ack is of log ${ack.log}, the token of ${sent.origin}`,
     );
   }
-  const root = verifySignature(ack, sent);
   const head = { size: ack.size, root: ack.root, signature: ack.signature };
-  verifyGrowth(ack, root, sent);
+  const root = verifyHead(head, sent);
+  if (sent.head !== undefined) {
+    const { origin, vkey, head: before } = sent;
+    verifyGrowth({ origin, vkey, before, after: head, consistency: ack.consistency });
+  }
   verifyCover(ack, sent.lines.length);
-  for (const run of ack.runs) verifyRun(ack, root, run, sent);
+  for (const run of ack.runs) {
+    if (run.disposition === 'appended' && run.token !== sent.token) {
+      throw new ClientError(
+        'give_up',
+        'proof_invalid',
+        'the lines were logged under a token that did not send them',
+      );
+    }
+    const lines = sent.lines.slice(...run.lines);
+    verifyLeaves({ origin: sent.origin, size: ack.size, root }, run, leavesOf(sent, run, lines));
+  }
   return { head, runs: ack.runs, refused: ack.refused };
 }
 
-function verifySignature(ack: Ack, sent: SentBatch): Buffer {
+/** Root of a head that the log's ack key signed. Throws ClientError `bad_signature`. */
+export function verifyHead(head: SignedHead, { origin, vkey }: Pick<SentBatch, 'origin' | 'vkey'>): Buffer {
   try {
-    const root = parseBase64(ack.root);
-    openNote(`${ackHeadText(sent.origin, BigInt(ack.size), root)}\n${ack.signature}\n`, [
-      ackVerifier(sent.vkey),
-    ]);
+    const root = parseBase64(head.root);
+    openNote(`${ackHeadText(origin, BigInt(head.size), root)}\n${head.signature}\n`, [ackVerifier(vkey)]);
     return root;
   } catch (error) {
     if (!(error instanceof NoteError)) throw error;
@@ -75,43 +87,45 @@ function verifySignature(ack: Ack, sent: SentBatch): Buffer {
   }
 }
 
-function verifyGrowth(ack: Ack, root: Buffer, sent: SentBatch): void {
-  const { head } = sent;
-  if (head === undefined) return;
-  const { size, signature } = ack;
-  const evidence = {
-    log: sent.origin,
-    vkey: sent.vkey,
-    held: head,
-    shown: { size, root: ack.root, signature },
-  };
-  if (size < head.size) {
+/** Two heads of a log, each verified, and the proof that the second's tree begins with the first's. */
+export interface Growth {
+  readonly origin: string;
+  readonly vkey: string;
+  readonly before: SignedHead;
+  readonly after: SignedHead;
+  readonly consistency: readonly string[] | undefined;
+}
+
+/** Throws ClientError of action `accuse`, with both heads as evidence, unless the log only grew. */
+export function verifyGrowth({ origin, vkey, before, after, consistency }: Growth): void {
+  const evidence = { log: origin, vkey, held: before, shown: after };
+  if (after.size < before.size) {
     throw new ClientError(
       'accuse',
       'rolled_back',
-      `the log signed size ${head.size} before and ${size} now`,
+      `the log signed size ${before.size} before and ${after.size} now`,
       { evidence },
     );
   }
-  if (size === head.size) {
-    if (ack.root === head.root) return;
-    throw new ClientError('accuse', 'split_view', `the log key signed two trees of size ${size}`, {
+  if (after.size === before.size) {
+    if (after.root === before.root) return;
+    throw new ClientError('accuse', 'split_view', `the log key signed two trees of size ${after.size}`, {
       evidence,
     });
   }
   try {
     verifyConsistency({
-      size1: BigInt(head.size),
-      size2: BigInt(size),
-      root1: parseBase64(head.root),
-      root2: root,
-      proof: (ack.consistency ?? []).map(parseBase64),
+      size1: BigInt(before.size),
+      size2: BigInt(after.size),
+      root1: parseBase64(before.root),
+      root2: parseBase64(after.root),
+      proof: (consistency ?? []).map(parseBase64),
     });
   } catch (error) {
     if (!isProofError(error)) throw error;
-    const message = `the log does not show that its tree of size ${size} grew from the one of size ${head.size}`;
+    const message = `the log does not show that its tree of size ${after.size} grew from the one of size ${before.size}`;
     throw new ClientError('accuse', 'not_consistent', message, {
-      evidence: { ...evidence, consistency: ack.consistency ?? null },
+      evidence: { ...evidence, consistency: consistency ?? null },
       cause: error,
     });
   }
@@ -138,18 +152,40 @@ function incomplete(lines: number): ClientError {
   );
 }
 
-function verifyRun(ack: Ack, root: Buffer, run: AckRun, sent: SentBatch): void {
-  const [from, to] = run.lines;
-  if (run.disposition === 'appended' && run.token !== sent.token) {
-    throw new ClientError(
-      'give_up',
-      'proof_invalid',
-      'the lines were logged under a token that did not send them',
-    );
+/** What the collector says of consecutive lines that it logged together, and where their leaves lie in its tree. */
+export type LoggedRun = Pick<
+  AckRun,
+  'disposition' | 'index' | 'received' | 'token' | 'role' | 'signed' | 'conflict' | 'late' | 'range'
+>;
+
+/** Leaves of a run's lines, rebuilt from our own bytes. */
+export function leavesOf(
+  { origin, sink }: Pick<SentBatch, 'origin' | 'sink'>,
+  run: LoggedRun,
+  lines: readonly Buffer[],
+): Buffer[] {
+  const { received, role, token, signed, late } = run;
+  try {
+    const maker = entryMaker({ log: origin, sink, received, role, token, signed, late });
+    return lines.map((line, at) => leafHash(maker.entry(run.index + at, line, run.conflict)));
+  } catch (error) {
+    if (!isProofError(error)) throw error;
+    throw new ClientError('give_up', 'proof_invalid', 'the run has a collector line that is none', {
+      cause: error,
+    });
   }
+}
+
+/** Throws ClientError `proof_invalid` unless these leaves stand in the tree where the run says. */
+export function verifyLeaves(
+  head: { readonly origin: string; readonly size: number; readonly root: Buffer },
+  run: LoggedRun,
+  leaves: readonly Buffer[],
+): void {
+  const { index, conflict, disposition, range } = run;
   if (
-    (run.conflict !== undefined) !== (run.disposition === 'conflict') ||
-    (run.conflict !== undefined && to - from !== 1)
+    (conflict !== undefined) !== (disposition === 'conflict') ||
+    (conflict !== undefined && leaves.length !== 1)
   ) {
     throw new ClientError(
       'give_up',
@@ -158,29 +194,22 @@ function verifyRun(ack: Ack, root: Buffer, run: AckRun, sent: SentBatch): void {
     );
   }
   try {
-    const { received, role, token, signed, late } = run;
-    const maker = entryMaker({ log: sent.origin, sink: sent.sink, received, role, token, signed, late });
-    const leaves = sent.lines
-      .slice(from, to)
-      .map((line, at) => leafHash(maker.entry(run.index + at, line, run.conflict)));
     verifyRange({
-      index: BigInt(run.index),
-      size: BigInt(ack.size),
-      leaves,
-      left: run.range.left.map(parseBase64),
-      right: run.range.right.map(parseBase64),
-      root,
+      index: BigInt(index),
+      size: BigInt(head.size),
+      leaves: [...leaves],
+      left: range.left.map(parseBase64),
+      right: range.right.map(parseBase64),
+      root: head.root,
     });
   } catch (error) {
     if (!isProofError(error)) throw error;
-    const where = `lines ${from} to ${to - 1} at index ${run.index}`;
+    const where = `${leaves.length} lines at index ${index}`;
     throw new ClientError(
       'give_up',
       'proof_invalid',
       `the ack does not prove ${where} to be in the signed tree`,
-      {
-        cause: error,
-      },
+      { cause: error },
     );
   }
 }

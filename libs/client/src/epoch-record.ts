@@ -30,8 +30,19 @@ export interface EpochRecord {
   readonly abandoned?: true | undefined;
   /** Lines that were too old to be kept and were given up: a `gap` line says so. */
   readonly expired?: number | undefined;
-  /** Every line was acknowledged or refused, and the lines were removed. */
+  /** Every line was acknowledged or refused. */
   readonly settled?: true | undefined;
+  /** Size of a published checkpoint that covers all of its lines: they need not be kept to be sent again. */
+  readonly published?: number | undefined;
+  /** Why the settled lines are no longer kept, and whether a published checkpoint covered them then. */
+  readonly forgotten?: Forgotten | undefined;
+}
+
+/** `age`, `size`: the limits of what is kept; `disk`: it refused them. */
+export interface Forgotten {
+  readonly reason: 'age' | 'size' | 'disk';
+  readonly published: boolean;
+  readonly time: string;
 }
 
 export function readEpochRecord(dir: string): EpochRecord | undefined {

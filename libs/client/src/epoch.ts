@@ -66,6 +66,19 @@ export class Epoch {
     return this.#writer.append(draft);
   }
 
+  /**
+   * The same for an envelope whose line is made and written by `settle`, at the latest in front of the next one: so its
+   * work does not stand before what it speaks of. `make` is called once and must not throw.
+   */
+  reserve(make: () => Draft): number {
+    return this.#writer.reserve(make);
+  }
+
+  /** Writes the lines of what was reserved; kill -9 of this process before that costs them. */
+  settle(): void {
+    this.#writer.settle();
+  }
+
   /** Appends an envelope that states (size, root, dropped, filtered) of the lines before it. */
   appendStated(draft: Draft): number {
     return this.#writer.appendStated(draft);

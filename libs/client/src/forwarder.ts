@@ -1,10 +1,13 @@
 import type { KeyObject } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { formatVkey } from '@belay/note';
 import type { Refusal, SignedHead } from './ack.js';
 import { append, type AppendTarget } from './append.js';
 import { ClientError } from './error.js';
 import { HeadStore } from './head.js';
+import { type KeptLines, lastTended, noteTended, tendKept } from './keeping.js';
+import { type Published, PublishedStore, readPublished } from './published.js';
 import { tendShared } from './shared-epoch.js';
 import { type Batch, Spool } from './spool.js';
 import { pendingSpools, rememberLog } from './spools.js';
@@ -14,6 +17,8 @@ import { logDir, makeDir, writeJson } from './state.js';
 const BATCH = { lines: 500, bytes: 512 * 1024 };
 /** Lines that come within this time of each other travel together. Milliseconds. */
 const LINGER = 50;
+/** How often what is kept of settled lines is gone over. Milliseconds. */
+const TEND_EVERY = 10 * 60_000;
 const FIRST_RETRY = 200;
 const LAST_RETRY = 30_000;
 
@@ -74,7 +79,8 @@ export class Forwarder {
 
   constructor(options: ForwarderOptions) {
     this.#options = options;
-    rememberLog(options.state, options.credential.origin);
+    const { origin, publicKey } = options.credential;
+    rememberLog(options.state, origin, formatVkey(origin, publicKey));
     this.#errorPath = join(logDir(options.state, options.credential.origin), 'last-error.json');
     this.#heads = new HeadStore(options.state, options.credential.origin);
   }
@@ -105,10 +111,12 @@ export class Forwarder {
 
   /** Sends what processes that died have left, and what shared epochs hold. Returns the number of spools that are settled now, and those that are not. */
   async adoptOrphans(except?: string): Promise<{ readonly settled: number; readonly left: number }> {
+    const { state, credential } = this.#options;
+    const { origin } = credential;
     let settled = 0;
     let left = 0;
-    tendShared(this.#options.state, this.#options.credential.origin);
-    for (const dir of pendingSpools(this.#options.state, this.#options.credential.origin)) {
+    tendShared(state, origin);
+    for (const dir of pendingSpools(state, origin)) {
       if (dir === except || this.#ended) continue;
       const spool = Spool.adopt(dir);
       if (spool === undefined) continue;
@@ -122,7 +130,38 @@ export class Forwarder {
         await spool.release();
       }
     }
+    const since = Date.now() - (lastTended(state, origin) ?? 0);
+    if (left === 0 && (since < 0 || since > TEND_EVERY)) await this.tendKept();
     return { settled, left };
+  }
+
+  /**
+   * Asks for the checkpoint that the log has published, verifies it against what is held, and goes over the settled
+   * lines that are kept until one covers them. Resolves undefined when the log was not asked or has to be accused.
+   */
+  async tendKept(): Promise<
+    { readonly published: Published | undefined; readonly kept: KeptLines } | undefined
+  > {
+    if (this.#ended || this.#stopped !== undefined) return undefined;
+    const { state, limits, credential } = this.#options;
+    const store = new PublishedStore(state, credential.origin);
+    const now = new Date();
+    let published = store.read();
+    try {
+      published = await readPublished(this.#options, this.#heads, store, now);
+    } catch (error) {
+      if (!(error instanceof ClientError)) throw error;
+      if (error.action !== 'retry') {
+        this.#keepError(error);
+        if (error.action === 'accuse') this.#keepEvidence(error);
+        this.#stopped = error;
+        this.#options.onEvent?.({ type: 'stopped', error });
+        return undefined;
+      }
+    }
+    const kept = await tendKept(state, credential.origin, limits ?? SPOOL_LIMITS, published, now);
+    noteTended(state, credential.origin, now.getTime());
+    return { published, kept };
   }
 
   /** The owner wants to end: from now on nothing lingers, and a collector that can't be reached is not waited for. */
@@ -149,7 +188,7 @@ export class Forwarder {
       if (batch === undefined) {
         if (last) {
           // A shared epoch goes on without an owner: its lines stay until it is closed.
-          if (spool.over) spool.finish();
+          if (spool.over) await spool.finish();
           return true;
         }
         await this.#wait(wakes);

@@ -17,7 +17,7 @@ export interface Answer {
   readonly body: Buffer;
 }
 
-/** POST of NDJSON lines over connections that are kept alive. */
+/** POST of NDJSON lines, and GET of what a log says of itself, over connections that are kept alive. */
 export class Transport {
   readonly #url: URL;
   readonly #agent: http.Agent;
@@ -35,18 +35,31 @@ export class Transport {
   /** Resolves with whatever status came; throws ClientError (`retry`) when no answer did. */
   async post(path: string, headers: Readonly<Record<string, string>>, body: Buffer): Promise<Answer> {
     const packed = !this.#local && body.length >= GZIP_FROM ? await compress(body) : undefined;
-    const payload = packed ?? body;
+    const encoding = packed === undefined ? {} : { 'content-encoding': 'gzip' };
+    return await this.#ask('POST', path, { ...headers, ...encoding }, packed ?? body);
+  }
+
+  /** The same, of a GET. */
+  async get(path: string, headers: Readonly<Record<string, string>>): Promise<Answer> {
+    return await this.#ask('GET', path, headers, undefined);
+  }
+
+  async #ask(
+    method: 'GET' | 'POST',
+    path: string,
+    headers: Readonly<Record<string, string>>,
+    payload: Buffer | undefined,
+  ): Promise<Answer> {
     if (this.#closed) throw new ClientError('retry', 'unreachable', `${this.#url.host}: closed`);
     return await new Promise((resolve, reject) => {
       const send = this.#url.protocol === 'https:' ? https.request : http.request;
       const request = send(new URL(path.replace(/^\//, ''), this.#url), {
-        method: 'POST',
+        method,
         agent: this.#agent,
         headers: {
-          ...headers,
           accept: 'application/json, application/problem+json',
-          'content-length': payload.length,
-          ...(packed === undefined ? {} : { 'content-encoding': 'gzip' }),
+          ...headers,
+          ...(payload === undefined ? {} : { 'content-length': payload.length }),
         },
       });
       const timer = setTimeout(

@@ -54,6 +54,8 @@ export class LineWriter {
   #offset: number;
   #hole: Hole | undefined;
   #dropped: number;
+  /** Envelopes that have their numbers, those after the tree's last, and are not written yet. */
+  #reserved: (() => Draft)[] = [];
 
   constructor(record: EpochRecord, fd: number, room: SpoolRoom, now: () => Date, state?: WriterState) {
     this.#record = record;
@@ -77,7 +79,7 @@ export class LineWriter {
 
   /** Lines so far, those included that are missing from the spool. */
   get size(): number {
-    return this.#tree.size;
+    return this.#tree.size + this.#reserved.length;
   }
 
   get dropped(): number {
@@ -86,12 +88,33 @@ export class LineWriter {
 
   /** Appends one envelope and returns its `seq`, by which it stays known even when it did not get into the spool. */
   append(draft: Draft): number {
+    this.settle();
     this.#speak(false);
     return this.#write(draft, false);
   }
 
+  /**
+   * Returns the `seq` of an envelope that is made and written by the next `settle`, at the latest in front of whatever
+   * else is appended. `make` is called once and must not throw. Until then, kill -9 of this process costs the line.
+   */
+  reserve(make: () => Draft): number {
+    // Numbers that were given away stand: of what is missing is spoken before the first of them, or after the last.
+    if (this.#reserved.length === 0) this.#speak(false);
+    this.#reserved.push(make);
+    return this.size;
+  }
+
+  /** Writes what was reserved. */
+  settle(): void {
+    if (this.#reserved.length === 0) return;
+    const reserved = this.#reserved;
+    this.#reserved = [];
+    for (const make of reserved) this.#write(make(), false);
+  }
+
   /** Appends an envelope that states (size, root, dropped, filtered) of the lines before it. */
   appendStated(draft: Draft): number {
+    this.settle();
     this.#speak(false);
     return this.#write({ ...draft, attrs: { ...this.#stated(), ...draft.attrs } }, false);
   }
@@ -106,6 +129,7 @@ export class LineWriter {
    * whole tree, or undefined when the disk refused: what is there then is sent all the same.
    */
   close(): { readonly size: number; readonly root: string } | undefined {
+    this.settle();
     this.#speak(true);
     this.#write({ kind: 'epoch.close', attrs: this.#stated() }, true);
     const fd = this.#fd;
@@ -128,6 +152,7 @@ export class LineWriter {
   }
 
   state(): WriterState {
+    this.settle();
     const hole = this.#hole;
     return {
       offset: this.#offset,

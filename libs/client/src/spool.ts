@@ -17,14 +17,18 @@ import { CompactRange, leafHash } from '@belay/merkle';
 import {
   ACKS,
   type EpochRecord,
+  type Forgotten,
   LINES,
   rangeOfLines,
   readEpochRecord,
   treeOfLines,
   writeEpochRecord,
 } from './epoch-record.js';
+import { keepLines, restoreLines } from './kept-lines.js';
+import { appendProof, PROOFS } from './proofs.js';
 import { settledEnd, timeOfLine } from './spool-room.js';
 import { readChain } from './state.js';
+import { openWhole } from './whole-lines.js';
 
 const LF = 0x0a;
 
@@ -43,6 +47,8 @@ export type Settlement = {
   | { readonly disposition: 'refused'; readonly code: string; readonly field?: string | undefined }
   /** Too old to be kept: the spool now begins with the `gap` line that says so, and `end` is 0. */
   | { readonly disposition: 'expired' }
+  /** The log has started over: what was settled before is not any more, and `count` and `end` are 0. */
+  | { readonly disposition: 'again' }
 );
 
 /** Consecutive lines, as they are sent. */
@@ -72,6 +78,7 @@ export class Spool {
   readonly #lock: DirLock | undefined;
   #file: FileHandle | undefined;
   #acks: number | undefined;
+  #proofs: number | undefined;
   /** Offset in `lines` up to which everything is settled. */
   #settled: number;
 
@@ -91,7 +98,15 @@ export class Spool {
 
   /** Takes over the spool of a process that died; undefined when its owner lives or there is nothing to send. */
   static adopt(dir: string): Spool | undefined {
-    if (!existsSync(join(dir, LINES))) return undefined;
+    return existsSync(join(dir, LINES)) ? Spool.#adopt(dir, () => existsSync(join(dir, LINES))) : undefined;
+  }
+
+  /** The same of a spool that may have nothing left to send. */
+  static adoptKept(dir: string): Spool | undefined {
+    return Spool.#adopt(dir, () => true);
+  }
+
+  static #adopt(dir: string, wanted: () => boolean): Spool | undefined {
     let lock: DirLock;
     try {
       lock = acquire(dir);
@@ -100,7 +115,7 @@ export class Spool {
       throw error;
     }
     const record = readEpochRecord(dir);
-    if (record !== undefined && existsSync(join(dir, LINES))) return new Spool(dir, record, lock);
+    if (record !== undefined && wanted()) return new Spool(dir, record, lock);
     lock.release();
     return undefined;
   }
@@ -132,9 +147,10 @@ export class Spool {
 
   /** Writes down what became of a batch's lines. A crash before costs a resend that comes back as duplicates. */
   settle(batch: Batch, ack: VerifiedAck): void {
-    const settlements = settlementsOf(batch, ack.runs, ack.refused, ack.head);
-    this.#acks ??= openSync(join(this.dir, ACKS), 'a', 0o600);
-    writeSync(this.#acks, settlements.map((each) => `${JSON.stringify(each)}\n`).join(''));
+    this.#proofs ??= openWhole(join(this.dir, PROOFS));
+    // First: a proof without its settlement is one more, a settlement without its proof could not be shown to anybody.
+    appendProof(this.#proofs, batch.seqs, ack);
+    this.#note(settlementsOf(batch, ack.runs, ack.refused, ack.head));
     this.#settled = batch.ends.at(-1) as number;
   }
 
@@ -151,18 +167,44 @@ export class Spool {
   }
 
   /**
-   * Everything is settled and the writer is done: removes the lines, keeps the record and the acks. (Keeping the
-   * lines until a published checkpoint covers them is the one thing to change here when that comes.)
+   * Everything is settled and the writer is done: compacts the lines. They are kept until a published checkpoint covers
+   * them, and after that as long as there is room (`tendKept`). A disk that refuses that is told in the record.
    */
-  finish(): void {
+  async finish(): Promise<void> {
     const record = readEpochRecord(this.dir) ?? this.record;
     const abandoned = record.closed === undefined;
+    const forgotten = await this.#keep();
     writeEpochRecord(this.dir, {
       ...record,
       ...(abandoned ? { closed: this.#abandoned(), abandoned } : {}),
       settled: true,
+      forgotten,
     });
     rmSync(join(this.dir, LINES));
+  }
+
+  /** Lines that are settled, as if they had never been sent: for a log that has started over. */
+  async again(): Promise<void> {
+    // In this order: a crash in between leaves lines that are kept, and is made good by the next try.
+    this.#note([{ first: 1, count: 0, end: 0, disposition: 'again' }]);
+    const { settled: _settled, published: _published, ...record } = readEpochRecord(this.dir) ?? this.record;
+    writeEpochRecord(this.dir, record);
+    await restoreLines(this.dir);
+    this.#settled = 0;
+  }
+
+  #note(settlements: readonly Settlement[]): void {
+    this.#acks ??= openWhole(join(this.dir, ACKS));
+    writeSync(this.#acks, settlements.map((each) => `${JSON.stringify(each)}\n`).join(''));
+  }
+
+  async #keep(): Promise<Forgotten | undefined> {
+    try {
+      await keepLines(this.dir, this.#settled);
+      return undefined;
+    } catch {
+      return { reason: 'disk', published: false, time: new Date().toISOString() };
+    }
   }
 
   /**
@@ -172,7 +214,7 @@ export class Spool {
    */
   async expire(age: number, now: Date): Promise<number> {
     const path = join(this.dir, LINES);
-    const record = readEpochRecord(this.dir) ?? this.record;
+    let record = readEpochRecord(this.dir) ?? this.record;
     const oldest = timeOfLine(path, this.#settled);
     if (record.expired !== undefined || oldest === undefined || now.getTime() - oldest <= age) return 0;
     const bytes = readFileSync(path);
@@ -200,14 +242,15 @@ export class Spool {
     const abandoned = record.closed === undefined;
     const closed = { size: Number(whole.end), root: whole.root().toString('base64') };
     // In this order: a crash in between makes the old lines be sent again from the start, as duplicates.
+    const forgotten = await this.#keep();
+    if (forgotten !== undefined) record = { ...record, forgotten };
     writeEpochRecord(this.dir, {
       ...record,
       ...(abandoned ? { closed, abandoned } : {}),
       expired: last - first + 1,
     });
-    this.#acks ??= openSync(join(this.dir, ACKS), 'a', 0o600);
     const mark: Settlement = { first, count: last - first + 1, end: 0, disposition: 'expired' };
-    writeSync(this.#acks, `${JSON.stringify(mark)}\n`);
+    this.#note([mark]);
     await this.#file?.close();
     this.#file = undefined;
     replaceWhole(path, `${line}\n`);
@@ -219,8 +262,8 @@ export class Spool {
   async release(): Promise<void> {
     await this.#file?.close();
     this.#file = undefined;
-    if (this.#acks !== undefined) closeSync(this.#acks);
-    this.#acks = undefined;
+    for (const fd of [this.#acks, this.#proofs]) if (fd !== undefined) closeSync(fd);
+    this.#acks = this.#proofs = undefined;
     this.#lock?.release();
   }
 

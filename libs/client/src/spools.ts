@@ -6,10 +6,14 @@ import { logDir, readJson, writeJson } from './state.js';
 
 /** Spool directories of a log with lines in them, oldest first. Their owners may be alive: `Spool.adopt` tells. */
 export function pendingSpools(state: string, origin: string): string[] {
+  return allSpools(state, origin).filter((dir) => existsSync(join(dir, LINES)));
+}
+
+/** Every epoch's directory of a log, oldest first. */
+export function allSpools(state: string, origin: string): string[] {
   const sinks = join(logDir(state, origin), 'sinks');
   return namesIn(sinks)
     .flatMap((sink) => namesIn(join(sinks, sink)).map((epoch) => ({ epoch, dir: join(sinks, sink, epoch) })))
-    .filter(({ dir }) => existsSync(join(dir, LINES)))
     .sort((a, b) => (a.epoch < b.epoch ? -1 : 1))
     .map(({ dir }) => dir);
 }
@@ -22,13 +26,19 @@ export function knownLogs(state: string): string[] {
   );
 }
 
-/** Writes down which origin a log's folder is of. */
-export function rememberLog(state: string, origin: string): void {
+/** Writes down which origin a log's folder is of, and the key that the first token for it pinned. */
+export function rememberLog(state: string, origin: string, vkey?: string): void {
   const folder = logDir(state, origin);
   const path = join(folder, 'log.json');
-  if (existsSync(path)) return;
+  const known = readJson(path) as { readonly vkey?: string } | undefined;
+  if (known !== undefined && (known.vkey !== undefined || vkey === undefined)) return;
   mkdirSync(folder, { recursive: true, mode: 0o700 });
-  writeJson(path, { origin });
+  writeJson(path, { origin, vkey });
+}
+
+/** C2SP verifier key of a log, as the first token for it had it; undefined where no token was ever used. */
+export function rememberedKey(state: string, origin: string): string | undefined {
+  return (readJson(join(logDir(state, origin), 'log.json')) as { readonly vkey?: string } | undefined)?.vkey;
 }
 
 /** Bytes of lines without an acknowledgement, over all spools of a log. */

@@ -1,6 +1,7 @@
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { ACKS, isLocked, LINES, readEpochRecord } from './epoch-record.js';
+import { ACKS, type Forgotten, isLocked, LINES, readEpochRecord } from './epoch-record.js';
+import { keptBytes } from './kept-lines.js';
 import type { WriterState } from './line-writer.js';
 import { Slots } from './slots.js';
 import type { Settlement } from './spool.js';
@@ -28,6 +29,12 @@ export interface EpochStatus {
   readonly conflicts: number;
   /** Index of its last line that is in the log. */
   readonly lastIndex: number | undefined;
+  /** Bytes of settled lines that are kept, with the proofs. */
+  readonly keptBytes: number;
+  /** Size of a published checkpoint that covers all its lines, once one is known. */
+  readonly published: number | undefined;
+  /** Why its settled lines are not kept any more. */
+  readonly forgotten: Forgotten | undefined;
 }
 
 /** Undefined for a folder that is no epoch. Changes nothing; what is being written meanwhile may be missing. */
@@ -40,7 +47,11 @@ export function epochStatus(dir: string): EpochStatus | undefined {
   for (const settlement of settlementsIn(join(dir, ACKS))) {
     settled = Math.max(settled, settlement.first + settlement.count - 1);
     const { disposition, count } = settlement;
-    if (disposition === 'refused') counts.refused += count;
+    if (disposition === 'again') {
+      Object.assign(counts, { acked: 0, refused: 0, conflicts: 0 });
+      lastIndex = undefined;
+      settled = 0;
+    } else if (disposition === 'refused') counts.refused += count;
     else if (disposition !== 'expired') {
       if (disposition === 'conflict') counts.conflicts += count;
       counts.acked += count;
@@ -69,6 +80,9 @@ export function epochStatus(dir: string): EpochStatus | undefined {
     // Numbers that are neither settled nor in the spool, and those of a hole that no line speaks of yet.
     dropped: Math.max(writer?.dropped ?? 0, lines - counts.acked - counts.refused - pending),
     lastIndex,
+    keptBytes: keptBytes(dir),
+    published: record.published,
+    forgotten: record.forgotten,
   };
 }
 

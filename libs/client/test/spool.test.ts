@@ -264,7 +264,7 @@ describe('limits', () => {
 });
 
 describe('sending', () => {
-  test('a closed epoch is logged in order, settled, and its lines removed', async () => {
+  test('a closed epoch is logged in order, settled, and its lines compacted', async () => {
     const epoch = await openEpoch(state, collector);
     fill(epoch, 1200);
     const lines = linesOf(epoch.dir);
@@ -285,7 +285,7 @@ describe('sending', () => {
       { indexes: [501, 1000] },
       { indexes: [1001, 1202] },
     ]);
-    expect(readdirSync(epoch.dir).sort()).toEqual(['acks', 'epoch.json']);
+    expect(readdirSync(epoch.dir).sort()).toEqual(['acks', 'epoch.json', 'lines.gz', 'proofs']);
     expect(readEpochRecord(epoch.dir)).toMatchObject({ settled: true, closed: { size: 1202 } });
     expect(new HeadStore(state, collector.origin).read()).toMatchObject({
       size: 1203,

@@ -20,9 +20,11 @@ import {
   ackHeadText,
   ackName,
   ed25519Signer,
+  formatCheckpoint,
   parseVkey,
   publicKeyObject,
   signatureLine,
+  signNote,
   type NoteSigner,
 } from '@belay/note';
 
@@ -46,6 +48,7 @@ interface Logged {
 export class SmallCollector {
   readonly origin = 'belay.example/acme/agents';
   readonly token: string;
+  readonly vkey: string;
   readonly credential: AppendCredential;
   readonly requests: { headers: IncomingMessage['headers']; lines: number }[] = [];
   entries: Buffer[] = [];
@@ -53,13 +56,19 @@ export class SmallCollector {
   change: (ack: Ack) => unknown = (ack) => ack;
   sinkKeys = new Map<string, Buffer>();
   maxLines = 1000;
+  /** The published checkpoint, a signed note; none until `publish`. */
+  published: string | undefined;
+  readonly #signer: NoteSigner;
   #leaves: Buffer[] = [];
   #known = new Map<string, Logged>();
   readonly #ack: NoteSigner;
   readonly #server: Server;
 
   constructor(seed = Buffer.alloc(32, 0x0b)) {
-    const { vkey } = ed25519Signer(this.origin, seed);
+    const signer = ed25519Signer(this.origin, seed);
+    const { vkey } = signer;
+    this.#signer = signer;
+    this.vkey = vkey;
     this.#ack = ed25519Signer(ackName(this.origin), seed);
     this.token = formatCredential({
       kind: 'append',
@@ -130,12 +139,19 @@ export class SmallCollector {
     return range.root();
   }
 
+  /** Publishes a checkpoint of the log as it is, or of its first entries. */
+  publish(size = this.#leaves.length): void {
+    const text = formatCheckpoint({ origin: this.origin, size: BigInt(size), root: this.root(size) });
+    this.published = signNote(text, [this.#signer]);
+  }
+
   #store(entry: Buffer): void {
     this.entries.push(entry);
     this.#leaves.push(leafHash(entry));
   }
 
   async #serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    if (request.method === 'GET') return this.#tell(request, response);
     const parts: Buffer[] = [];
     for await (const part of request) parts.push(part as Buffer);
     const fault =
@@ -165,6 +181,26 @@ export class SmallCollector {
     }
     const answer = JSON.stringify(this.change(ack));
     response.writeHead(200, { 'content-type': 'application/json' }).end(answer);
+  }
+
+  /** What a sender may read: the published checkpoint, and that one size grew from another. */
+  #tell(request: IncomingMessage, response: ServerResponse): void {
+    const { pathname, searchParams } = new URL(request.url ?? '/', 'http://localhost');
+    const log = `/v1/logs/${this.origin.slice(this.origin.lastIndexOf('/') + 1)}`;
+    if (request.headers.authorization !== `Bearer ${this.token}`)
+      return problem(response, 401, 'unauthenticated');
+    if (pathname === `${log}/checkpoint`) {
+      if (this.published === undefined) return problem(response, 409, 'not_published');
+      response.writeHead(200, { 'content-type': 'text/plain; charset=utf-8' }).end(this.published);
+      return;
+    }
+    const [from, size] = [Number(searchParams.get('from')), Number(searchParams.get('size'))];
+    if (pathname !== `${log}/proof` || size > this.#leaves.length || from > size)
+      return problem(response, 404, 'not_found');
+    const hashes = this.#consistency(from, size).map((hash) => hash.toString('base64'));
+    response
+      .writeHead(200, { 'content-type': 'application/json' })
+      .end(JSON.stringify({ log: this.origin, from, size, hashes }));
   }
 
   #append(lines: Buffer[], headers: IncomingMessage['headers'], from: number | undefined): Ack | string {
@@ -282,9 +318,9 @@ export class SmallCollector {
     return { left: hashes(0, from), right: hashes(to, this.#leaves.length) };
   }
 
-  #consistency(from: number): Buffer[] {
-    if (from === 0 || from === this.#leaves.length) return [];
-    return consistencyPlan(BigInt(from), BigInt(this.#leaves.length)).map((ids) =>
+  #consistency(from: number, size = this.#leaves.length): Buffer[] {
+    if (from === 0 || from === size) return [];
+    return consistencyPlan(BigInt(from), BigInt(size)).map((ids) =>
       foldNodes(ids.map((id) => this.#node(id))),
     );
   }
