@@ -51,6 +51,9 @@ interface OpenCall {
   readonly since: number;
 }
 
+/** Makes an envelope whose number is taken. */
+type MakeDraft = () => Draft;
+
 /** How a frame came that was not cut from one of two streams: by which exchange, as part of which conversation. */
 export interface Carried {
   readonly exchange: number;
@@ -76,6 +79,8 @@ export class Recorder {
   readonly #occurrences = new Occurrences();
   #calls = 0;
   #failures = 0;
+  /** `#settleSoon` is due. */
+  #settling = false;
 
   constructor(parts: RecorderParts) {
     this.#parts = parts;
@@ -145,20 +150,23 @@ export class Recorder {
     }
   }
 
+  /**
+   * What a client waits for is the record and the numbers of its envelopes; these are made and written when what has
+   * come is on its way.
+   */
   #record(direction: Direction, frame: Frame, carried?: Carried): void {
     const { epoch, trace } = this.#parts;
     const content = readFrame(frame, MAX_CANONICAL);
     const findings = new Set<string>(content.findings);
-    const seqs = this.#envelopes(direction, frame, content, findings, carried).map(
-      (draft) => epoch?.append(draft) ?? 0,
-    );
+    const drafts = this.#envelopes(direction, frame, content, findings, carried);
+    const seqs = epoch && drafts.map((make) => epoch.reserve(this.#guarded(direction, frame, make)));
     const known = {
       type: 'frame',
       dir: direction,
       size: frame.size,
       oversize: isOversize(frame) ? true : undefined,
       skimmed: skimmedOf(frame),
-      seqs: epoch === undefined ? undefined : seqs,
+      seqs,
       findings: findings.size === 0 ? undefined : [...findings],
       ...carried,
     } as const;
@@ -169,7 +177,30 @@ export class Recorder {
       trace?.append({ ...known, sha256: frame.sha256 }, frame.parts ?? frame.bytes);
     }
     if (content.messages.some(({ type }) => type === 'response')) trace?.sync();
-    if (epoch !== undefined) this.#parts.onAppended();
+    if (epoch !== undefined) this.#settleSoon(epoch);
+  }
+
+  /** After the input that is there has been passed on, and before anything else happens. */
+  #settleSoon(epoch: Epoch): void {
+    if (this.#settling) return;
+    this.#settling = true;
+    setImmediate(() => {
+      this.#settling = false;
+      epoch.settle();
+      this.#parts.onAppended();
+    });
+  }
+
+  /** The number is taken: whatever happens, there is an envelope for it. */
+  #guarded(direction: Direction, frame: Frame, make: MakeDraft): MakeDraft {
+    return () => {
+      let made: Draft | undefined;
+      this.guard(() => {
+        made = make();
+      });
+      const attrs = { dir: direction, type: 'unobserved', bytes: frame.size };
+      return made ?? { kind: 'x.frame', session: this.#parts.session, attrs };
+    };
   }
 
   /** A `call` or `result` for each tool call in the frame, else one `x.frame`; nothing where nothing is sent. */
@@ -179,7 +210,7 @@ export class Recorder {
     content: Content,
     findings: Set<string>,
     carried: Carried | undefined,
-  ): Draft[] {
+  ): MakeDraft[] {
     const batch = content.kind === 'batch';
     const drafts = content.messages.flatMap((message) => {
       const correlated = this.#correlator.observe(direction, message, carried?.conversation);
@@ -190,22 +221,36 @@ export class Recorder {
     if (this.#parts.epoch === undefined) return [];
     return drafts.length > 0
       ? drafts
-      : [this.#draft(frame, { kind: 'x.frame', attrs: frameAttributes(direction, frame, content) })];
+      : [() => this.#draft(frame, { kind: 'x.frame', attrs: frameAttributes(direction, frame, content) })];
   }
 
-  #toolDraft(correlated: Correlated, frame: Frame, tools: ToolList, batch: boolean): Draft | undefined {
+  /** What belongs to the moment is taken down now. */
+  #toolDraft(correlated: Correlated, frame: Frame, tools: ToolList, batch: boolean): MakeDraft | undefined {
     if (this.#parts.epoch === undefined) return undefined;
+    const now = this.#parts.now();
     if (correlated.type === 'call' && correlated.call.method === 'tools/call') {
-      return this.#callDraft(correlated.call, correlated.request, frame, tools, batch);
+      this.#calls++;
+      const { call, request } = correlated;
+      const tooldef = call.tool === undefined ? undefined : tools.definition(call.tool);
+      return () => this.#callDraft(call, request, frame, { tooldef, batch, now });
     }
     if (correlated.type === 'answer' && correlated.call.method === 'tools/call') {
-      return this.#resultDraft(correlated.call, correlated.response, frame, correlated.late);
+      const { call, response, late } = correlated;
+      return () => this.#resultDraft(call, response, frame, { late, now });
     }
     return undefined;
   }
 
-  #callDraft(call: Call, request: Request, frame: Frame, tools: ToolList, batch: boolean): Draft {
-    this.#calls++;
+  #callDraft(
+    call: Call,
+    request: Request,
+    frame: Frame,
+    {
+      tooldef,
+      batch,
+      now,
+    }: { readonly tooldef: string | undefined; readonly batch: boolean; readonly now: number },
+  ): Draft {
     const { tool } = call;
     const args = (request.params as { readonly arguments?: unknown } | undefined)?.arguments ?? {};
     const canonical = frame.size <= MAX_CANONICAL && frame.bytes !== undefined;
@@ -219,7 +264,7 @@ export class Recorder {
           : this.#identity.weakCall(tool, args, match, this.#occurrences.next);
     const name = this.#identity.tool(tool);
     if (this.#open.size >= MAX_OPEN) this.#open.delete(this.#open.keys().next().value as number);
-    this.#open.set(call.call, { call: id, tool: name, since: this.#parts.now() });
+    this.#open.set(call.call, { call: id, tool: name, since: now });
     return this.#draft(frame, {
       kind: 'call',
       call: id,
@@ -228,12 +273,17 @@ export class Recorder {
         tool: name,
         bytes: frame.size,
         batch: batch ? true : undefined,
-        tooldef: tool === undefined ? undefined : tools.definition(tool),
+        tooldef,
       },
     });
   }
 
-  #resultDraft(call: Call, response: Response, frame: Frame, late: boolean): Draft {
+  #resultDraft(
+    call: Call,
+    response: Response,
+    frame: Frame,
+    { late, now }: { readonly late: boolean; readonly now: number },
+  ): Draft {
     const known = this.#open.get(call.call);
     this.#open.delete(call.call);
     const result = response.result as { readonly isError?: unknown } | undefined;
@@ -251,7 +301,7 @@ export class Recorder {
         ok: response.ok && result?.isError !== true,
         error: error === undefined ? undefined : Math.abs(error),
         error_negative: error === undefined ? undefined : error < 0,
-        ms: known === undefined ? undefined : Math.round(this.#parts.now() - known.since),
+        ms: known === undefined ? undefined : Math.round(now - known.since),
         late: late ? true : undefined,
       },
     });
