@@ -1,0 +1,215 @@
+/** Records of a journal (`FORMAT.md`, Store): framing, and the three bodies. */
+
+import { crc32 } from 'node:zlib';
+import { DIGEST_BYTES, type Entry, entrySize, readEntry, Reader, writeEntry } from './manifest.js';
+
+/** First bytes of every journal. */
+export const JOURNAL_MAGIC = Buffer.from('belay-snapshot-journal 1\n');
+export const RECORD = { WRITER: 1, CONTENTS: 2, CHECKPOINT: 3, DELTA: 4 } as const;
+export const RECORD_OVERHEAD = 9;
+/** Bytes of one content in a CONTENTS record. */
+export const CONTENT_BYTES = DIGEST_BYTES + 16;
+
+/** A change of one path: what is there now, or that nothing is there any more. */
+export interface Change {
+  /** Position among the state's roots. */
+  readonly root: number;
+  readonly path: Buffer;
+  readonly entry: Entry | undefined;
+}
+
+/** One record's frame: length of the body, type, body, CRC-32 of type and body. */
+export function frame(type: number, body: Buffer): Buffer {
+  const bytes = Buffer.allocUnsafe(body.length + RECORD_OVERHEAD);
+  bytes.writeUInt32BE(body.length, 0);
+  bytes[4] = type;
+  body.copy(bytes, 5);
+  bytes.writeUInt32BE(crc32(bytes.subarray(4, 5 + body.length)), 5 + body.length);
+  return bytes;
+}
+
+/** The whole records in `bytes`, each with where its frame begins and ends; stops at the first that is not whole. */
+export function* records(
+  bytes: Buffer,
+): Generator<{ type: number; body: Buffer; start: number; end: number }> {
+  for (let start = 0; start + RECORD_OVERHEAD <= bytes.length;) {
+    const length = bytes.readUInt32BE(start);
+    const end = start + length + RECORD_OVERHEAD;
+    if (end > bytes.length) return;
+    if (crc32(bytes.subarray(start + 4, end - 4)) !== bytes.readUInt32BE(end - 4)) return;
+    yield { type: bytes[start + 4] as number, body: bytes.subarray(start + 5, end - 4), start, end };
+    start = end;
+  }
+}
+
+/** Collects bytes; grows by doubling. */
+export class ByteSink {
+  #bytes: Buffer;
+  length = 0;
+
+  constructor(capacity = 4096) {
+    this.#bytes = Buffer.allocUnsafeSlow(capacity);
+  }
+
+  /** Room for `size` more bytes: where they go, in `bytes`. */
+  reserve(size: number): number {
+    const start = this.length;
+    if (start + size > this.#bytes.length) {
+      const larger = Buffer.allocUnsafeSlow(Math.max(this.#bytes.length * 2, start + size));
+      this.#bytes.copy(larger, 0, 0, start);
+      this.#bytes = larger;
+    }
+    this.length = start + size;
+    return start;
+  }
+
+  u8(value: number): void {
+    const at = this.reserve(1);
+    this.#bytes[at] = value;
+  }
+
+  u16(value: number): void {
+    const at = this.reserve(2);
+    this.#bytes.writeUInt16BE(value, at);
+  }
+
+  u32(value: number): void {
+    const at = this.reserve(4);
+    this.#bytes.writeUInt32BE(value, at);
+  }
+
+  u64(value: number): void {
+    const at = this.reserve(8);
+    this.#bytes.writeBigUInt64BE(BigInt(value), at);
+  }
+
+  bytes(value: Buffer): void {
+    const at = this.reserve(value.length);
+    value.copy(this.#bytes, at);
+  }
+
+  entry(entry: Entry): void {
+    const at = this.reserve(entrySize(entry));
+    writeEntry(entry, this.#bytes, at);
+  }
+
+  /** A view of what was collected. */
+  view(): Buffer {
+    return this.#bytes.subarray(0, this.length);
+  }
+}
+
+/** A path as what it shares with the one before it and the rest; entries in order of a tree share much. */
+class PathWriter {
+  #last: Buffer = Buffer.alloc(0);
+
+  write(sink: ByteSink, path: Buffer): void {
+    const last = this.#last;
+    const most = Math.min(last.length, path.length);
+    let shared = 0;
+    while (shared < most && last[shared] === path[shared]) shared++;
+    sink.u16(shared);
+    sink.u16(path.length - shared);
+    sink.bytes(path.subarray(shared));
+    this.#last = path;
+  }
+}
+
+class PathReader {
+  #last: Buffer = Buffer.alloc(0);
+
+  read(reader: Reader): Buffer {
+    const shared = reader.u16();
+    const rest = reader.bytes(reader.u16());
+    if (shared > this.#last.length) throw new RangeError('path');
+    const path = shared === 0 ? Buffer.from(rest) : Buffer.concat([this.#last.subarray(0, shared), rest]);
+    this.#last = path;
+    return path;
+  }
+}
+
+/** Body of a CHECKPOINT: every entry of every root, parents before what is in them. */
+export function encodeCheckpoint(at: number, state: Buffer, roots: readonly Iterable<Entry>[]): Buffer {
+  const sink = new ByteSink(1 << 16);
+  sink.u64(at);
+  sink.u32(state.length);
+  sink.bytes(state);
+  roots.forEach((entries, root) => {
+    const paths = new PathWriter();
+    for (const entry of entries) {
+      sink.u8(1);
+      sink.u16(root);
+      paths.write(sink, entry.path);
+      sink.entry(entry);
+    }
+  });
+  sink.u8(0);
+  return sink.view();
+}
+
+/** Body of a DELTA: the digest of the state it is a change of, and the changes, each path once, root by root. */
+export function encodeDelta(at: number, parent: Buffer, state: Buffer, changes: readonly Change[]): Buffer {
+  const sink = new ByteSink();
+  sink.u64(at);
+  sink.bytes(parent);
+  sink.u32(state.length);
+  sink.bytes(state);
+  let paths = new PathWriter();
+  let last = 0;
+  for (const { root, path, entry } of changes) {
+    if (root !== last) paths = new PathWriter();
+    last = root;
+    sink.u8(entry ? 1 : 2);
+    sink.u16(root);
+    paths.write(sink, path);
+    if (entry) sink.entry(entry);
+  }
+  sink.u8(0);
+  return sink.view();
+}
+
+/** What begins a CHECKPOINT or DELTA. */
+export interface StateHead {
+  /** When it was captured, milliseconds since 1970. */
+  readonly at: number;
+  readonly parent: Buffer | undefined;
+  /** Canonical bytes of the state. */
+  readonly state: Buffer;
+  /** Where its changes begin. */
+  readonly changes: number;
+}
+
+/** Throws RangeError where the body is not whole. */
+export function stateHead(type: number, body: Buffer): StateHead {
+  const reader = new Reader(body);
+  const at = reader.size();
+  const parent = type === RECORD.DELTA ? reader.bytes(DIGEST_BYTES) : undefined;
+  const state = reader.bytes(reader.u32());
+  return { at, parent, state, changes: reader.at };
+}
+
+/** The changes of a body, each with where its entry's bytes begin. */
+export function* stateChanges(
+  body: Buffer,
+  start: number,
+): Generator<{ root: number; path: Buffer; entryAt: number | undefined }> {
+  const reader = new Reader(body, start);
+  let paths = new PathReader();
+  let last = 0;
+  for (;;) {
+    const kind = reader.u8();
+    if (kind === 0) return;
+    const root = reader.u16();
+    // Each root's paths begin anew.
+    if (root !== last) paths = new PathReader();
+    last = root;
+    const path = paths.read(reader);
+    if (kind === 2) {
+      yield { root, path, entryAt: undefined };
+      continue;
+    }
+    const entryAt = reader.at;
+    yield { root, path, entryAt };
+    reader.at = readEntry(path, body, entryAt).end;
+  }
+}
