@@ -8,9 +8,9 @@
  * of the state (`NATIVE_LOSSES`), never a silent difference.
  */
 
-import { lstatSync } from 'node:fs';
+import { closeSync, constants, lstatSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { constants } from 'node:os';
+import { constants as system } from 'node:os';
 import { getSystemErrorName } from 'node:util';
 
 /** What a state captured or restored without koffi lacks, by name. */
@@ -86,6 +86,31 @@ export interface Native {
   setXattr(path: Buffer, name: Buffer, value: Buffer): void;
   removeXattr(path: Buffer, name: Buffer): void;
   readonly inotify: Inotify | undefined;
+  readonly at: AtCalls | undefined;
+}
+
+/** What an open directory's names are acted on by: no path is resolved a second time, and no link is followed. */
+export interface AtCalls {
+  /**
+   * A directory below the open one, reached through no link and never outside of it, whoever swaps names meanwhile
+   * (`openat2`; a step at a time where the kernel has none). Throws ELOOP or EXDEV where a link is in the way. The empty path is the directory itself.
+   */
+  openDir(root: number, path: Buffer): number;
+  names(dir: number): Buffer[];
+  stat(dir: number, name: Buffer): Stat | undefined;
+  /** `flags` without O_NOFOLLOW, O_CLOEXEC and O_NONBLOCK: those are always set. */
+  open(dir: number, name: Buffer, flags: number, mode: number): number;
+  readLink(dir: number, name: Buffer): Buffer;
+  /** False: there are none. True: there may be (and on a kernel before 6.13 it is always said that there may). */
+  mayHaveXattrs(dir: number, name: Buffer): boolean;
+  mkdir(dir: number, name: Buffer, mode: number): void;
+  symlink(dir: number, name: Buffer, target: Buffer): void;
+  link(fromDir: number, from: Buffer, dir: number, name: Buffer): void;
+  unlink(dir: number, name: Buffer): void;
+  rmdir(dir: number, name: Buffer): void;
+  chmod(dir: number, name: Buffer, mode: number): void;
+  chown(dir: number, name: Buffer, uid: number, gid: number): void;
+  setMtime(dir: number, name: Buffer, mtime: bigint): void;
 }
 
 /** The longest path the system takes, with the byte that ends it. */
@@ -116,7 +141,7 @@ function tryLoad(): Native | undefined {
 
 type Koffi = typeof import('koffi');
 
-const { errno: ERRNO } = constants;
+const { errno: ERRNO } = system;
 const NOTHING_THERE: ReadonlySet<number> = new Set([ERRNO.ENOENT, ERRNO.ENOTDIR]);
 const NO_XATTRS: ReadonlySet<number> = new Set([ERRNO.ENOTSUP, ERRNO.EOPNOTSUPP]);
 
@@ -169,8 +194,8 @@ function linux(koffi: Koffi): Native {
   const [CWD, NOFOLLOW, OMIT] = [-100, 0x100, 0x3ffffffen];
   const BASIC_STATS = 0x7ff;
   const [NONBLOCK, CLOEXEC] = [0o4000, 0o2000000];
-  const path_ = new CString(PATH_MAX, 'path');
-  const name_ = new CString(256, 'name');
+  const paths = new CString(PATH_MAX, 'path');
+  const keys = new CString(256, 'name');
   const stat = Buffer.alloc(256);
   const times = new BigInt64Array([0n, OMIT, 0n, 0n]);
 
@@ -188,7 +213,7 @@ function linux(koffi: Koffi): Native {
     ctime: time(96),
   });
   const look = (path: Buffer): number =>
-    (statx(CWD, path_.of(path), NOFOLLOW, BASIC_STATS, stat) as number) === 0 ? 0 : koffi.errno();
+    (statx(CWD, paths.of(path), NOFOLLOW, BASIC_STATS, stat) as number) === 0 ? 0 : koffi.errno();
   const set = (mtime: bigint): BigInt64Array => {
     splitTime(mtime, times);
     return times;
@@ -208,23 +233,23 @@ function linux(koffi: Koffi): Native {
       throw failed(errno, 'statx', path);
     },
     setMtime: (path, mtime) => {
-      if (utimensat(CWD, path_.of(path), set(mtime), NOFOLLOW) !== 0)
+      if (utimensat(CWD, paths.of(path), set(mtime), NOFOLLOW) !== 0)
         throw failed(koffi.errno(), 'utimensat', path);
     },
     setMtimeOf: (fd, mtime) => {
       if (futimens(fd, set(mtime)) !== 0) throw failed(koffi.errno(), 'futimens');
     },
     xattrs: readXattrs({
-      list: (path, into) => llistxattr(path_.of(path), into, into.length) as number,
-      get: (path, name, into) => lgetxattr(path_.of(path), name_.of(name), into, into.length) as number,
+      list: (path, into) => llistxattr(paths.of(path), into, into.length) as number,
+      get: (path, name, into) => lgetxattr(paths.of(path), keys.of(name), into, into.length) as number,
       errno: () => koffi.errno(),
     }),
     setXattr: (path, name, value) => {
-      if (lsetxattr(path_.of(path), name_.of(name), value, value.length, 0) !== 0)
+      if (lsetxattr(paths.of(path), keys.of(name), value, value.length, 0) !== 0)
         throw failed(koffi.errno(), 'lsetxattr', path);
     },
     removeXattr: (path, name) => {
-      if (lremovexattr(path_.of(path), name_.of(name)) !== 0)
+      if (lremovexattr(paths.of(path), keys.of(name)) !== 0)
         throw failed(koffi.errno(), 'lremovexattr', path);
     },
     inotify: {
@@ -234,7 +259,7 @@ function linux(koffi: Koffi): Native {
         return queue;
       },
       watch: (queue, path, mask) => {
-        const watch = inotifyAdd(queue, path_.of(path), mask >>> 0) as number;
+        const watch = inotifyAdd(queue, paths.of(path), mask >>> 0) as number;
         if (watch < 0) throw failed(koffi.errno(), 'inotify_add_watch', path);
         return watch;
       },
@@ -253,6 +278,145 @@ function linux(koffi: Koffi): Native {
         }
       },
     },
+    at: linuxAt(koffi, libc, {
+      path: paths,
+      name: keys,
+      times: set,
+      stat: (dir, name) =>
+        (statx(dir, keys.of(name), NOFOLLOW, BASIC_STATS, stat) as number) === 0 ? statOf() : undefined,
+    }),
+  };
+}
+
+interface Shared {
+  readonly path: CString;
+  readonly name: CString;
+  readonly times: (mtime: bigint) => BigInt64Array;
+  /** Undefined: see `errno`. */
+  readonly stat: (dir: number, name: Buffer) => Stat | undefined;
+}
+
+function linuxAt(koffi: Koffi, libc: ReturnType<Koffi['load']>, shared: Shared): AtCalls {
+  const syscall = libc.func('long syscall(long, long, const void *, const void *, size_t)');
+  const openat = libc.func('int openat(int, const void *, int, unsigned int)');
+  const getdents = libc.func('long getdents64(int, void *, size_t)');
+  const readlinkat = libc.func('long readlinkat(int, const void *, void *, size_t)');
+  const mkdirat = libc.func('int mkdirat(int, const void *, unsigned int)');
+  const symlinkat = libc.func('int symlinkat(const void *, int, const void *)');
+  const linkat = libc.func('int linkat(int, const void *, int, const void *, int)');
+  const unlinkat = libc.func('int unlinkat(int, const void *, int)');
+  const fchmodat = libc.func('int fchmodat(int, const void *, unsigned int, int)');
+  const fchownat = libc.func('int fchownat(int, const void *, unsigned int, unsigned int, int)');
+  const utimensat = libc.func('int utimensat(int, const void *, const void *, int)');
+
+  const listxattrat = libc.func('long syscall(long, long, const void *, long, void *, size_t)');
+
+  const [OPENAT2, LISTXATTRAT] = [437, 465];
+  const [NOFOLLOW, REMOVEDIR] = [0x100, 0x200];
+  const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
+  const O_CLOEXEC = 0o2000000;
+  const DIRECTORY = O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  /** RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH */
+  const how = new BigUint64Array([BigInt(DIRECTORY), 0n, 0x2n | 0x4n | 0x8n]);
+  const DOT = Buffer.from('.');
+  const [paths, keys, second] = [shared.path, shared.name, new CString(256, 'name')];
+  const entries = Buffer.alloc(65_536);
+  const linkTarget = Buffer.alloc(PATH_MAX);
+  let [hasOpenat2, hasListxattrat] = [true, true];
+
+  const done = (result: unknown, call: string, name: Buffer): void => {
+    if (result !== 0) throw failed(koffi.errno(), call, name);
+  };
+  const openStep = (dir: number, name: Buffer): number => {
+    const fd = openat(dir, keys.of(name), DIRECTORY, 0) as number;
+    if (fd < 0) throw failed(koffi.errno(), 'openat', name);
+    return fd;
+  };
+  const openBySteps = (root: number, path: Buffer): number => {
+    let fd = openStep(root, DOT);
+    for (let at = 0; at < path.length;) {
+      const slash = path.indexOf(0x2f, at);
+      const end = slash < 0 ? path.length : slash;
+      try {
+        const next = openStep(fd, path.subarray(at, end));
+        closeSync(fd);
+        fd = next;
+      } catch (error) {
+        closeSync(fd);
+        throw error;
+      }
+      at = end + 1;
+    }
+    return fd;
+  };
+
+  return {
+    openDir: (root, path) => {
+      if (!hasOpenat2) return openBySteps(root, path);
+      const name = paths.of(path.length === 0 ? DOT : path);
+      for (;;) {
+        const fd = Number(syscall(OPENAT2, root, name, how, how.byteLength));
+        if (fd >= 0) return fd;
+        const errno = koffi.errno();
+        if (errno === ERRNO.ENOSYS || errno === ERRNO.EPERM) {
+          // An old kernel, or a filter that knows no openat2.
+          hasOpenat2 = errno === ERRNO.EPERM;
+          return openBySteps(root, path);
+        }
+        // A rename somewhere while it looked.
+        if (errno !== ERRNO.EAGAIN && errno !== ERRNO.EINTR) throw failed(errno, 'openat2', path);
+      }
+    },
+    names: (dir) => {
+      const names: Buffer[] = [];
+      for (;;) {
+        const length = getdents(dir, entries, entries.length) as number;
+        if (length < 0) throw failed(koffi.errno(), 'getdents64');
+        if (length === 0) return names;
+        // struct linux_dirent64: u64 inode, s64 offset, u16 length, u8 type, name and a NUL.
+        for (let at = 0; at < length; at += entries.readUInt16LE(at + 16)) {
+          const name = entries.subarray(at + 19, entries.indexOf(0, at + 19));
+          const dots = name[0] === 0x2e && (name.length === 1 || (name.length === 2 && name[1] === 0x2e));
+          if (!dots) names.push(Buffer.from(name));
+        }
+      }
+    },
+    stat: (dir, name) => {
+      const stat = shared.stat(dir, name);
+      if (stat) return stat;
+      const errno = koffi.errno();
+      if (NOTHING_THERE.has(errno)) return undefined;
+      throw failed(errno, 'statx', name);
+    },
+    open: (dir, name, flags, mode) => {
+      const fd = openat(dir, keys.of(name), flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, mode) as number;
+      if (fd < 0) throw failed(koffi.errno(), 'openat', name);
+      return fd;
+    },
+    readLink: (dir, name) => {
+      const length = readlinkat(dir, keys.of(name), linkTarget, linkTarget.length) as number;
+      if (length < 0) throw failed(koffi.errno(), 'readlinkat', name);
+      return Buffer.from(linkTarget.subarray(0, length));
+    },
+    mayHaveXattrs: (dir, name) => {
+      if (!hasListxattrat) return true;
+      const length = Number(listxattrat(LISTXATTRAT, dir, keys.of(name), NOFOLLOW, entries, entries.length));
+      if (length >= 0) return length > 0;
+      const errno = koffi.errno();
+      if (NO_XATTRS.has(errno)) return false;
+      hasListxattrat = errno !== ERRNO.ENOSYS && errno !== ERRNO.EPERM;
+      return true;
+    },
+    mkdir: (dir, name, mode) => done(mkdirat(dir, keys.of(name), mode), 'mkdirat', name),
+    symlink: (dir, name, target) => done(symlinkat(paths.of(target), dir, keys.of(name)), 'symlinkat', name),
+    link: (fromDir, from, dir, name) =>
+      done(linkat(fromDir, second.of(from), dir, keys.of(name), 0), 'linkat', name),
+    unlink: (dir, name) => done(unlinkat(dir, keys.of(name), 0), 'unlinkat', name),
+    rmdir: (dir, name) => done(unlinkat(dir, keys.of(name), REMOVEDIR), 'unlinkat', name),
+    chmod: (dir, name, mode) => done(fchmodat(dir, keys.of(name), mode, NOFOLLOW), 'fchmodat', name),
+    chown: (dir, name, uid, gid) => done(fchownat(dir, keys.of(name), uid, gid, NOFOLLOW), 'fchownat', name),
+    setMtime: (dir, name, mtime) =>
+      done(utimensat(dir, keys.of(name), shared.times(mtime), NOFOLLOW), 'utimensat', name),
   };
 }
 
@@ -318,8 +482,8 @@ function darwin(koffi: Koffi): Native {
   const removexattr = libc.func('int removexattr(const void *, const void *, int)');
 
   const [CWD, SYMLINK_NOFOLLOW, XATTR_NOFOLLOW, OMIT] = [-2, 0x20, 1, -2n];
-  const path_ = new CString(PATH_MAX, 'path');
-  const name_ = new CString(256, 'name');
+  const paths = new CString(PATH_MAX, 'path');
+  const keys = new CString(256, 'name');
   const times = new BigInt64Array([0n, OMIT, 0n, 0n]);
   const set = (mtime: bigint): BigInt64Array => {
     splitTime(mtime, times);
@@ -331,27 +495,28 @@ function darwin(koffi: Koffi): Native {
     lstat: (path) => plainLstat(path),
     lstatIfThere: (path) => plainLstat(path, false),
     setMtime: (path, mtime) => {
-      if (utimensat(CWD, path_.of(path), set(mtime), SYMLINK_NOFOLLOW) !== 0)
+      if (utimensat(CWD, paths.of(path), set(mtime), SYMLINK_NOFOLLOW) !== 0)
         throw failed(koffi.errno(), 'utimensat', path);
     },
     setMtimeOf: (fd, mtime) => {
       if (futimens(fd, set(mtime)) !== 0) throw failed(koffi.errno(), 'futimens');
     },
     xattrs: readXattrs({
-      list: (path, into) => listxattr(path_.of(path), into, into.length, XATTR_NOFOLLOW) as number,
+      list: (path, into) => listxattr(paths.of(path), into, into.length, XATTR_NOFOLLOW) as number,
       get: (path, name, into) =>
-        getxattr(path_.of(path), name_.of(name), into, into.length, 0, XATTR_NOFOLLOW) as number,
+        getxattr(paths.of(path), keys.of(name), into, into.length, 0, XATTR_NOFOLLOW) as number,
       errno: () => koffi.errno(),
     }),
     setXattr: (path, name, value) => {
-      if (setxattr(path_.of(path), name_.of(name), value, value.length, 0, XATTR_NOFOLLOW) !== 0)
+      if (setxattr(paths.of(path), keys.of(name), value, value.length, 0, XATTR_NOFOLLOW) !== 0)
         throw failed(koffi.errno(), 'setxattr', path);
     },
     removeXattr: (path, name) => {
-      if (removexattr(path_.of(path), name_.of(name), XATTR_NOFOLLOW) !== 0)
+      if (removexattr(paths.of(path), keys.of(name), XATTR_NOFOLLOW) !== 0)
         throw failed(koffi.errno(), 'removexattr', path);
     },
     inotify: undefined,
+    at: undefined,
   };
 }
 

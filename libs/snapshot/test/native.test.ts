@@ -18,8 +18,8 @@ const root = mkdtempSync(join(tmpdir(), 'belay-native-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 const native = loadNative() as Native;
-const at = (name: string | Buffer): Buffer =>
-  Buffer.concat([Buffer.from(`${root}/`), typeof name === 'string' ? Buffer.from(name) : name]);
+const atBytes = (name: Buffer): Buffer => Buffer.concat([Buffer.from(`${root}/`), name]);
+const at = (name: string): Buffer => atBytes(Buffer.from(name));
 
 it('is there: koffi is a dependency, and on this platform it has a binary', () => {
   expect(native).toBeDefined();
@@ -74,13 +74,11 @@ it('sees of a path what Node sees', () => {
 });
 
 it('takes names that are no text, and none that would end early', () => {
-  const path = at(Buffer.from([0xff, 0x0a, 0xfe]));
+  const path = atBytes(Buffer.from([0xff, 0x0a, 0xfe]));
   writeFileSync(path, 'odd');
   expect(native.lstat(path).size).toBe(3);
-  expect(() => native.lstat(at(Buffer.from('a\0b')))).toThrow(expect.objectContaining({ code: 'EINVAL' }));
-  expect(() => native.lstat(at(Buffer.alloc(5000, 'a')))).toThrow(
-    expect.objectContaining({ code: 'ENAMETOOLONG' }),
-  );
+  expect(() => native.lstat(at('a\0b'))).toThrow(expect.objectContaining({ code: 'EINVAL' }));
+  expect(() => native.lstat(at('a'.repeat(5000)))).toThrow(expect.objectContaining({ code: 'ENAMETOOLONG' }));
 });
 
 describe('extended attributes', () => {
