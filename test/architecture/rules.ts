@@ -17,6 +17,7 @@ const LIBRARY_MAY_IMPORT: Readonly<Record<string, readonly string[] | 'any lib'>
   snapshot: [],
   invariant: [],
   verdict: [],
+  replay: ['envelope', 'trace', 'mcp', 'snapshot', 'sandbox'],
   dirlock: [],
   process: ['contracts'],
   note: ['merkle'],

@@ -1,0 +1,22 @@
+/**
+ * A recorded session run again: its script, a server that is talked to once more, and what came of it. Judges nothing.
+ */
+export { type Answer, BOUNDS, type Bounds, Conversation, type Server, type Silence } from './conversation.js';
+export {
+  requestKey,
+  script,
+  type ScriptAnswer,
+  type ScriptCall,
+  type Step,
+  survey,
+  type Survey,
+} from './script.js';
+export {
+  type PlayedCall,
+  type PlayedGroup,
+  type PlayedRequest,
+  playSession,
+  type SessionOptions,
+  type StateRecord,
+  type World,
+} from './session.js';

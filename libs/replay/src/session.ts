@@ -1,0 +1,306 @@
+/**
+ * Session mode: one server for the whole trace, told what the client told it, in the order of the record. A frame is
+ * sent when everything that had been answered before it in the record has been answered again, so calls that
+ * overlapped overlap again.
+ */
+
+import { closeSync, openSync } from 'node:fs';
+import type { Message, Response } from '@belay/mcp';
+import { readRecordAt, readTrace, recordData, type TraceRecord } from '@belay/trace';
+import { type Answer, type Bounds, BOUNDS, Conversation, type Server } from './conversation.js';
+import {
+  messagesOf,
+  requestKey,
+  script,
+  type ScriptAnswer,
+  type ScriptCall,
+  type Step,
+  type Survey,
+} from './script.js';
+
+/** The workspace that is replayed in. `Change` is whatever it says of a path. */
+export interface World<Change> {
+  /** Makes the workspace what it was in the state; says whether anything but times had to be changed for that. */
+  enter(state: string): Promise<'as-left' | 'changed'>;
+  /** What the workspace has become since the state that was entered last. */
+  delta(): Promise<readonly Change[]>;
+}
+
+/** A call that was made again. */
+export interface PlayedCall {
+  readonly call: ScriptCall;
+  /** Absent where the record has none. */
+  readonly recorded:
+    { readonly response: Response; readonly time: number; readonly late: boolean } | undefined;
+  /** Undefined where it was not sent: its frame was not kept. */
+  readonly replayed: Answer | undefined;
+  /** The client cancelled it. */
+  readonly cancelled: boolean;
+  /** Wall clock when it was sent again, milliseconds since 1970. */
+  readonly sent: number;
+  /** Milliseconds until it was answered again, or given up. */
+  readonly took: number;
+}
+
+/** Calls that overlapped, with one state before and one after; most often a single call. */
+export interface PlayedGroup<Change> {
+  readonly type: 'group';
+  readonly calls: readonly PlayedCall[];
+  /** The `state` records; absent where nothing was captured. */
+  readonly pre: StateRecord | undefined;
+  readonly post: StateRecord | undefined;
+  /** Something had to be changed in the workspace before it was what the record says. */
+  readonly driftApplied: boolean;
+  /** What the replay did to the workspace; undefined where there was nothing to compare with. */
+  readonly delta: readonly Change[] | undefined;
+  /** Requests of the server that the record has no answer to. */
+  readonly diverged: number;
+  readonly denials: readonly (TraceRecord & { type: 'denial' })[];
+}
+
+/** A request that is no call of a tool. */
+export interface PlayedRequest {
+  readonly type: 'request';
+  readonly method: string;
+  readonly recorded: Response | undefined;
+  readonly replayed: Answer;
+}
+
+export type StateRecord = TraceRecord & { type: 'state' };
+
+export interface SessionOptions<Change> {
+  readonly start: () => Promise<Server>;
+  readonly world: World<Change> | undefined;
+  /** Whether a state of the record can be restored, and its digest. */
+  readonly stateOf: (record: StateRecord) => string | undefined;
+  /** Milliseconds a call may take beyond twice what it took in the record. */
+  readonly timeout: number;
+  readonly now: () => number;
+  readonly bounds?: Bounds;
+}
+
+/** From the end of its input to the end of the server, milliseconds. */
+const CLOSING = 2_000;
+
+type Open = { -readonly [K in keyof PlayedCall]: PlayedCall[K] } & { waiting: Promise<Answer> | undefined };
+
+/** Plays a trace. What comes back is in the order of the record. */
+export async function* playSession<Change>(
+  path: string,
+  surveyed: Survey,
+  options: SessionOptions<Change>,
+): AsyncGenerator<PlayedGroup<Change> | PlayedRequest> {
+  const player = new Player(path, surveyed, options);
+  try {
+    for await (const step of script(readTrace(path))) yield* player.step(step);
+    yield* player.end();
+  } finally {
+    await player.dispose();
+  }
+}
+
+class Player<Change> {
+  readonly #fd: number;
+  readonly #survey: Survey;
+  readonly #options: SessionOptions<Change>;
+  /** How many answers to a kind of request were given already. */
+  readonly #given = new Map<string, number>();
+  #conversation: Conversation | undefined;
+  #plain = new Map<number, ScriptCall>();
+  #calls = new Map<number, Open>();
+  #pre: StateRecord | undefined;
+  #post: StateRecord | undefined;
+  #driftApplied = false;
+  #delta: readonly Change[] | undefined;
+  #denials: (TraceRecord & { type: 'denial' })[] = [];
+  #divergedBefore = 0;
+
+  constructor(path: string, surveyed: Survey, options: SessionOptions<Change>) {
+    this.#fd = openSync(path, 'r');
+    this.#survey = surveyed;
+    this.#options = options;
+  }
+
+  async *step(step: Step): AsyncGenerator<PlayedGroup<Change> | PlayedRequest> {
+    switch (step.type) {
+      case 'record':
+        if (step.record.type === 'state') yield* this.#state(step.record);
+        else if (step.record.type === 'denial') this.#denials.push(step.record);
+        return;
+      case 'send':
+        await this.#send(step);
+        return;
+      case 'receive':
+        for (const answer of step.answers) yield* this.#receive(answer);
+        return;
+      case 'tools':
+        return;
+    }
+  }
+
+  async *end(): AsyncGenerator<PlayedGroup<Change> | PlayedRequest> {
+    yield* this.#flush();
+    await this.#conversation?.close(CLOSING);
+  }
+
+  async dispose(): Promise<void> {
+    await this.#conversation?.close(0);
+    closeSync(this.#fd);
+  }
+
+  async *#state(record: StateRecord): AsyncGenerator<PlayedGroup<Change>> {
+    const state = this.#options.stateOf(record);
+    switch (record.phase) {
+      case 'open':
+        if (state !== undefined) await this.#options.world?.enter(state);
+        return;
+      case 'pre':
+        yield* this.#flush();
+        this.#pre = record;
+        if (state === undefined || this.#options.world === undefined) return;
+        this.#driftApplied = (await this.#options.world.enter(state)) === 'changed';
+        return;
+      case 'post':
+        await Promise.all([...this.#calls.values()].map((call) => this.#await(call)));
+        this.#post = record;
+        // Without a known state before, there is nothing that a change could be told from.
+        if (this.#pre !== undefined && this.#options.stateOf(this.#pre) !== undefined) {
+          this.#delta = await this.#options.world?.delta();
+        }
+        if (this.#isComplete()) yield* this.#flush();
+        return;
+      case 'close':
+        yield* this.#flush();
+    }
+  }
+
+  async #send(step: Step & { type: 'send' }): Promise<void> {
+    for (const call of step.cancels) {
+      const open = this.#calls.get(call);
+      if (open !== undefined) open.cancelled = true;
+    }
+    if (step.answersOnly) return;
+    const bytes = step.lost ? undefined : this.#bytesAt(step.offset);
+    const sent = this.#options.now();
+    for (const call of step.calls) {
+      if (call.method !== 'tools/call') this.#plain.set(call.call, call);
+      else {
+        this.#calls.set(call.call, {
+          call,
+          recorded: undefined,
+          replayed: undefined,
+          cancelled: false,
+          sent,
+          took: 0,
+          waiting: undefined,
+        });
+      }
+    }
+    if (bytes === undefined) return;
+    this.#conversation ??= await this.#start();
+    this.#conversation.send(bytes);
+    for (const { call } of step.calls) {
+      const open = this.#calls.get(call);
+      if (open !== undefined) open.waiting = this.#conversation.answer(call, this.#patience(call));
+    }
+  }
+
+  async *#receive(answer: ScriptAnswer): AsyncGenerator<PlayedGroup<Change> | PlayedRequest> {
+    const response = this.#responseAt(answer);
+    const plain = this.#plain.get(answer.call);
+    if (plain !== undefined) {
+      this.#plain.delete(answer.call);
+      const replayed = (await this.#conversation?.answer(answer.call, this.#patience(answer.call))) ?? {
+        silence: 'REPLAY_DIED' as const,
+      };
+      yield { type: 'request', method: plain.method, recorded: response, replayed };
+      return;
+    }
+    const open = this.#calls.get(answer.call);
+    if (open === undefined) return;
+    if (response !== undefined) open.recorded = { response, time: answer.time, late: answer.late };
+    await this.#await(open);
+    if (this.#isComplete()) yield* this.#flush();
+  }
+
+  /** Waits for the answer to a call, unless the record has none or the client had given it up. */
+  async #await(open: Open): Promise<void> {
+    const { waiting } = open;
+    if (waiting === undefined || this.#survey.unanswered.has(open.call.call)) return;
+    open.replayed = await waiting;
+    open.waiting = undefined;
+    open.took = this.#options.now() - open.sent;
+  }
+
+  /** Every call of the group has what the record has for it, and the state after it where there was one before. */
+  #isComplete(): boolean {
+    if (this.#pre !== undefined && this.#post === undefined) return false;
+    for (const { call, recorded } of this.#calls.values()) {
+      if (recorded === undefined && !this.#survey.unanswered.has(call.call)) return false;
+    }
+    return this.#calls.size > 0;
+  }
+
+  async *#flush(): AsyncGenerator<PlayedGroup<Change>> {
+    const calls = [...this.#calls.values()];
+    for (const call of calls) await this.#await(call);
+    const diverged = this.#conversation?.diverged ?? 0;
+    const group = {
+      type: 'group' as const,
+      calls: calls.map(played),
+      pre: this.#pre,
+      post: this.#post,
+      driftApplied: this.#driftApplied,
+      delta: this.#delta,
+      diverged: diverged - this.#divergedBefore,
+      denials: this.#denials,
+    };
+    this.#divergedBefore = diverged;
+    this.#calls = new Map();
+    this.#pre = undefined;
+    this.#post = undefined;
+    this.#driftApplied = false;
+    this.#delta = undefined;
+    this.#denials = [];
+    this.#conversation?.settle();
+    if (calls.length > 0) yield group;
+  }
+
+  async #start(): Promise<Conversation> {
+    const server = await this.#options.start();
+    return new Conversation(
+      server,
+      (request) => {
+        const key = requestKey(request) ?? '';
+        const nth = this.#given.get(key) ?? 0;
+        this.#given.set(key, nth + 1);
+        const place = this.#survey.answers.get(key)?.[nth];
+        return place === undefined ? undefined : this.#responseAt(place);
+      },
+      this.#options.bounds ?? BOUNDS,
+    );
+  }
+
+  #patience = (call: number): number => this.#options.timeout + 2 * (this.#survey.slow.get(call) ?? 0);
+
+  #bytesAt(offset: number): Buffer | undefined {
+    const record = readRecordAt(this.#fd, offset);
+    return record === undefined ? undefined : recordData(record);
+  }
+
+  #responseAt({ offset, member }: { offset: number; member: number | undefined }): Response | undefined {
+    const record = readRecordAt(this.#fd, offset);
+    if (record?.type !== 'frame') return undefined;
+    const message: Message | undefined = messagesOf(record)[member ?? 0];
+    return message?.type === 'response' ? message : undefined;
+  }
+}
+
+const played = ({ call, recorded, replayed, cancelled, sent, took }: Open): PlayedCall => ({
+  call,
+  recorded,
+  replayed,
+  cancelled,
+  sent,
+  took,
+});
