@@ -5,6 +5,7 @@ import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type ClientError,
+  type Forwarder,
   type ForwardEvent,
   knownLogs,
   LineReader,
@@ -13,6 +14,7 @@ import {
   SourceInUse,
   SourcePosition,
   type SourceStart,
+  startOver,
 } from '@belay/client';
 import { type EnvelopeKind, sessionId } from '@belay/envelope';
 import { type Command, InvalidArgumentError, Option } from 'commander';
@@ -40,6 +42,7 @@ const SAVE_EVERY = 10_000;
 interface ForwardOptions extends LoginOptions {
   readonly follow?: boolean;
   readonly background?: boolean;
+  readonly startOver?: boolean;
   readonly sink: string;
   readonly kind: EnvelopeKind;
   readonly state?: string;
@@ -131,11 +134,26 @@ async function forward(source: string | undefined, options: ForwardOptions): Pro
   const login = await requireLogin(config);
   const settings = readSettings(config, options.privacy);
   for (const problem of settings.problems) process.stderr.write(`belay: ${problem}\n`);
+  if (options.startOver === true) {
+    if (source !== undefined) throw usage('--start-over is for what was sent before; it takes no SOURCE');
+    await sendAgain(state, login);
+  }
   if (options.background === true) {
     const { forwardInBackground } = await import('./background.js');
     await forwardInBackground(state, login, settings);
   } else if (source === undefined) await flushSpools(state, login, settings, options, undefined);
   else await forwardSource(source, config, state, login, settings, options);
+}
+
+/** Makes all that is kept wait again; the usual flush sends it. */
+async function sendAgain(state: string, login: Login): Promise<void> {
+  const { origin } = login.credential;
+  const { spools, busy, evidence } = await startOver(state, origin, new Date());
+  const tell = (message: string): void => void process.stderr.write(`belay: ${message}\n`);
+  tell(`${spools} spools of ${origin} are sent again from their beginning`);
+  if (evidence !== undefined)
+    tell(`the head that the log had signed before is kept as evidence in ${evidence}`);
+  if (busy > 0) tell(`${busy} more are in use by running processes: say it again when these have ended`);
 }
 
 async function forwardSource(
@@ -395,6 +413,7 @@ async function flushSpools(
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => forwarder.stop());
   forwarder.hurry();
   const { settled, left } = await forwarder.adoptOrphans();
+  const tended = left > 0 ? undefined : await forwarder.tendKept();
   clearTimeout(timer);
   forwarder.stop();
   progress.end();
@@ -410,6 +429,8 @@ async function flushSpools(
     log,
     spools: { settled, left, running },
     leftovers: countsOf(tally),
+    published: tended?.published && { size: tended.published.size, root: tended.published.root },
+    kept: tended?.kept,
     elsewhere,
   };
   await print(options.json, summary, () => {
@@ -418,9 +439,17 @@ async function flushSpools(
       (other) => `${other.spools} spools wait for ${other.log}: log in there to send them\n`,
     );
     const used = running > 0 ? `${running} more are in use by running processes\n` : '';
-    return `${news}${settled} spools of earlier runs sent to ${log}, ${tally.settled} lines\n${used}${others.join('')}`;
+    return `${news}${settled} spools of earlier runs sent to ${log}, ${tally.settled} lines\n${used}${keptText(tended)}${others.join('')}`;
   });
   process.exitCode = verdictOn({ pendingBytes: left, stopped: forwarder.stopped }, [tally]);
+}
+
+function keptText(tended: Awaited<ReturnType<Forwarder['tendKept']>>): string {
+  if (tended === undefined || tended.kept.epochs === 0) return '';
+  const { published, kept } = tended;
+  const covered =
+    published === undefined ? 'no checkpoint is published yet' : `published: size ${published.size}`;
+  return `${kept.epochs} epochs of settled lines are kept (${kept.bytes} bytes), ${kept.uncovered} of them until a checkpoint covers them; ${covered}\n`;
 }
 
 function eventKind(text: string): EnvelopeKind {
@@ -437,6 +466,10 @@ export function register(program: Command): void {
       'an NDJSON file, or - for standard input; without it, what earlier runs left is sent',
     )
     .option('--follow', 'go on as the file grows')
+    .option(
+      '--start-over',
+      'the log has started over, as its operator says: send everything again that is kept here',
+    )
     .addOption(new Option('--background', 'what a hook starts to have its lines sent').hideHelp())
     .option('--sink <name>', 'name of this sink', sinkName, 'forward')
     .option('--kind <kind>', 'kind of the envelopes', eventKind, 'x.event')
@@ -448,7 +481,12 @@ export function register(program: Command): void {
       'after',
       `
 The lines stay on this machine; what is sent of each is a salted commitment and its length. A file is read on from where
-the last run stopped, so running again sends nothing twice.`,
+the last run stopped, so running again sends nothing twice.
+
+Acknowledged lines are kept, compacted, until a published checkpoint covers them, and after that as long as the spool's
+limits leave room: \`belay trace check --acks\` needs them. A log that signs a history other than the one it signed before
+is accused and gets nothing more. If its operator says that it had to start over, --start-over puts the old head aside,
+as evidence, and sends again what is kept.`,
     )
     .action(forward);
 }

@@ -2,7 +2,16 @@
 
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { type EpochStatus, epochStatus, HeadStore, knownLogs, logDir, type SignedHead } from '@belay/client';
+import {
+  type EpochStatus,
+  epochStatus,
+  HeadStore,
+  type KeptLines,
+  knownLogs,
+  logDir,
+  PublishedStore,
+  type SignedHead,
+} from '@belay/client';
 import type { Command } from 'commander';
 import { type CliConfig, readConfig } from './config.js';
 import { findLogin } from './credentials.js';
@@ -22,6 +31,10 @@ interface LogStatus {
   /** The credentials of this user are for it. */
   readonly current: boolean;
   readonly head: SignedHead | undefined;
+  /** The largest published checkpoint that was seen and verified. */
+  readonly published: { readonly size: number; readonly root: string; readonly seen: string } | undefined;
+  /** Settled lines that are kept, and epochs whose lines were given up before a checkpoint covered them. */
+  readonly kept: KeptLines & { readonly givenUp: number };
   readonly lastError: { readonly time: string; readonly code: string; readonly message: string } | undefined;
   readonly accusations: readonly Accusation[];
   /** Process that sends in the background. */
@@ -76,14 +89,27 @@ function logStatus(state: string, log: string, current: boolean): LogStatus {
         .sort()
         .flatMap((epoch) => epochStatus(join(folder, 'sinks', sink, epoch)) ?? []),
     }));
+  const published = new PublishedStore(state, log).read();
   return {
     log,
     current,
     head: new HeadStore(state, log).read(),
+    published: published && { size: published.size, root: published.root, seen: published.seen },
+    kept: keptIn(sinks.flatMap(({ epochs }) => epochs)),
     lastError: readJsonFile(join(folder, 'last-error.json')) as LogStatus['lastError'],
     accusations: accusationsIn(join(folder, 'accusations')),
     forwarder: runningPid(backgroundDir(state, log)),
     sinks,
+  };
+}
+
+function keptIn(epochs: readonly EpochStatus[]): LogStatus['kept'] {
+  const kept = epochs.filter(({ keptBytes }) => keptBytes > 0);
+  return {
+    epochs: kept.length,
+    bytes: kept.reduce((sum, { keptBytes }) => sum + keptBytes, 0),
+    uncovered: kept.filter(({ published }) => published === undefined).length,
+    givenUp: epochs.filter(({ forgotten }) => forgotten?.published === false).length,
   };
 }
 
@@ -169,11 +195,13 @@ function pageOf({ state, credentials, totals, logs }: Document, style: Style): s
   const login = credentials.problem ?? credentials.log ?? 'none: runs are only recorded';
   const parts = [`state        ${state}\ncredentials  ${printable(login)}\n`];
   for (const log of logs) {
-    const { head, forwarder, lastError, accusations } = log;
+    const { head, published, kept, forwarder, lastError, accusations } = log;
     const headText = head === undefined ? 'none yet' : `size ${head.size}, root ${head.root}`;
     parts.push(
       `\n${style.bold(log.log)}${log.current ? '' : style.dim('  (not the log of the credentials)')}\n` +
         `  head       ${headText}\n` +
+        (published === undefined ? '' : `  published  size ${published.size}, seen ${published.seen}\n`) +
+        keptText(kept) +
         (forwarder === undefined ? '' : `  forwarder  process ${forwarder}\n`) +
         (lastError === undefined
           ? ''
@@ -203,6 +231,12 @@ function pageOf({ state, credentials, totals, logs }: Document, style: Style): s
       : `\n${pending} lines (${pendingBytes} bytes) wait, ${dropped} dropped, ${refused} refused, ${conflicts} conflicts, ${totals.accusations} accusations\n`,
   );
   return parts.join('');
+}
+
+function keptText({ epochs, bytes, uncovered, givenUp }: LogStatus['kept']): string {
+  const gone = givenUp === 0 ? '' : `; of ${givenUp} more they were given up before that`;
+  if (epochs === 0 && givenUp === 0) return '';
+  return `  kept       settled lines of ${epochs} epochs, ${bytes} bytes; ${uncovered} wait for a published checkpoint${gone}\n`;
 }
 
 /** Columns as wide as their widest cell; numbers to the right. */

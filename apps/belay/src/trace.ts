@@ -3,11 +3,12 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Command, Option } from 'commander';
-import { readConfig } from './config.js';
+import { type CliConfig, readConfig } from './config.js';
 import { badInput, CliError, EXIT, usage } from './exit.js';
 import { print, printable, styleFor } from './output.js';
 import { type TextSink, toFile, toStandardOutput } from './text-sink.js';
 import { CONTENT, type ContentChoice, TraceContent } from './trace-content.js';
+import type { AckReport, AckSources } from './trace-acks.js';
 import type { ImportReport } from './trace-import.js';
 import { type CheckedTrace, checkFile, EXIT_OF, factsOf, gapText, LOCAL_ONLY } from './trace-report.js';
 import { showFrames, showTurns, verdictText } from './trace-show.js';
@@ -105,7 +106,13 @@ async function show(file: string | undefined, options: ShowOptions): Promise<voi
   });
 }
 
-async function check(paths: string[], options: StateOption): Promise<void> {
+interface CheckOptions extends StateOption {
+  readonly acks?: boolean;
+  readonly key?: string[];
+}
+
+async function check(paths: string[], options: CheckOptions): Promise<void> {
+  if (options.key !== undefined && options.acks !== true) throw usage('--key is for --acks');
   const files: string[] = [];
   for (const path of paths.length === 0 ? [traceFolder(options)] : paths) {
     if (paths.length > 0 && !(await stat(path)).isDirectory()) files.push(path);
@@ -115,14 +122,101 @@ async function check(paths: string[], options: StateOption): Promise<void> {
     throw badInput('no_trace', `there is no trace in ${paths.join(', ') || traceFolder(options)}`);
   const traces: CheckedTrace[] = [];
   for (const file of files) traces.push(await checkedTrace(file));
-  const worst = (['DAMAGED', 'INCOMPLETE', 'INTACT'] as const).find((verdict) =>
-    traces.some((trace) => trace.verdict === verdict),
-  ) as CheckedTrace['verdict'];
+  if (options.acks === true) return await checkAcks(traces, options);
+  const worst = worstOf(traces.map(({ verdict }) => verdict));
   process.exitCode = EXIT_OF[worst];
   await print(
     options.json,
     { verdict: worst, integrity: 'local-only', traces: traces.map((trace) => factsOf(trace)) },
     () => `${traces.map((trace) => checkText(trace)).join('')}\n${LOCAL_ONLY}\n`,
+  );
+}
+
+/** The same, and how each trace compares with what the log attested. */
+async function checkAcks(traces: readonly CheckedTrace[], options: CheckOptions): Promise<void> {
+  const { compareWithAcks } = await import('./trace-acks.js');
+  const config = readConfig();
+  const state = options.state ?? config.state;
+  const keys = await logKeys(options.key ?? [], config);
+  const compared: { readonly trace: CheckedTrace; readonly acks: AckReport }[] = [];
+  for (const trace of traces) compared.push({ trace, acks: await compareWithAcks(trace, { state, keys }) });
+  const judged = compared.map(({ trace, acks }) => ({
+    trace: { ...trace, verdict: withAcks(trace, acks) },
+    acks,
+  }));
+  const worst = worstOf(judged.map(({ trace }) => trace.verdict));
+  const sum = (name: 'attested' | 'lines'): number =>
+    judged.reduce((total, { acks }) => total + acks[name], 0);
+  const integrity =
+    sum('lines') === 0 && judged.every(({ acks }) => acks.integrity === 'local-only')
+      ? 'local-only'
+      : `attested ${sum('attested')}/${sum('lines')}`;
+  process.exitCode = EXIT_OF[worst];
+  await print(
+    options.json,
+    {
+      verdict: worst,
+      integrity,
+      traces: judged.map(({ trace, acks }) => ({ ...factsOf(trace), integrity: acks.integrity, acks })),
+    },
+    () => judged.map(({ trace, acks }) => `${checkText(trace)}${acksText(acks)}`).join(''),
+  );
+}
+
+/** Keys that a person or a token vouches for, by origin. */
+async function logKeys(given: readonly string[], config: CliConfig): Promise<AckSources['keys']> {
+  const keys = new Map<string, { readonly vkey: string; readonly from: 'given' | 'token' }>();
+  const { findLogin } = await import('./credentials.js');
+  const login = await findLogin(config);
+  if (login !== undefined) keys.set(login.credential.origin, { vkey: login.vkey, from: 'token' });
+  const { NoteError, parseVkey } = await import('@belay/note');
+  for (const vkey of given) {
+    try {
+      keys.set(parseVkey(vkey).name, { vkey, from: 'given' });
+    } catch (error) {
+      if (!(error instanceof NoteError)) throw error;
+      throw badInput('key', `--key: ${error.message}`, undefined, error);
+    }
+  }
+  return keys;
+}
+
+/** A trace that is intact by its chain is worth what the log says of it. */
+function withAcks({ verdict }: CheckedTrace, { integrity, findings }: AckReport): CheckedTrace['verdict'] {
+  if (findings.some(({ bad }) => bad)) return 'DAMAGED';
+  const open = findings.length > 0 || integrity === 'local-only';
+  return worstOf([verdict, open ? 'INCOMPLETE' : 'INTACT']);
+}
+
+function worstOf(verdicts: readonly CheckedTrace['verdict'][]): CheckedTrace['verdict'] {
+  return (['DAMAGED', 'INCOMPLETE'] as const).find((verdict) => verdicts.includes(verdict)) ?? 'INTACT';
+}
+
+function acksText(acks: AckReport): string {
+  const style = styleFor(readConfig());
+  const { integrity, log, entries, head, published, key, local, findings } = acks;
+  if (integrity === 'local-only' && findings.length === 0)
+    return `  integrity: local-only: nothing of this run was sent\n`;
+  const where =
+    entries === undefined
+      ? ''
+      : `, entries ${entries[0]} to ${entries[1]}, head of size ${head}, ${
+          published ? 'covered by a published checkpoint' : 'no published checkpoint known that covers them'
+        }`;
+  const whose =
+    key === 'remembered' ? "\n  the log's key is the one that this machine noted itself: --key pins it" : '';
+  const chained = Object.entries(local)
+    .filter(([type]) => type !== 'record')
+    .map(([type, count]) => `${count} ${type}`);
+  const notes = findings.map(({ code, bad, seqs, records, message }) => {
+    const at = [seqs && `lines ${seqs}`, records && `records ${records}`].filter(Boolean).join(', ');
+    const text = printable(`${code}${at === '' ? '' : ` (${at})`}: ${message}`);
+    return `  ${bad ? style.bad('!') : style.warn('!')} ${text}\n`;
+  });
+  return (
+    `  integrity: ${integrity} by ${printable(log ?? '')}${where}${whose}\n` +
+    (chained.length === 0 ? '' : `  ${style.dim(`by the chain alone: ${chained.join(', ')}`)}\n`) +
+    notes.join('')
   );
 }
 
@@ -260,11 +354,19 @@ export function register(program: Command): void {
   traceOptions(trace.command('check'))
     .description('check the chain, the content and the numbering; names each problem')
     .argument('[path...]', 'traces or folders of traces (default: all of this machine)')
+    .option('--acks', 'compare with what the log attested, by the acknowledgements kept on this machine')
+    .option(
+      '--key <vkey>',
+      'with --acks: verifier key of a log (default: as the token has it); may be given again',
+      (vkey: string, before?: string[]) => [...(before ?? []), vkey],
+    )
     .addHelpText(
       'after',
       '\nEnds in INTACT (exit 0), DAMAGED (1): something was changed afterwards, or INCOMPLETE (2): nothing speaks for\n' +
         'a change, but records are missing or the writer was stopped. A chain proves nothing against the owner of\n' +
-        'the file; what does is a log that acknowledged it.',
+        'the file; what does is a log that acknowledged it: --acks opens the commitments in acknowledged lines and checks\n' +
+        "the proofs that came with the acknowledgements against the log's key, offline. A change that was chained anew\n" +
+        'is DAMAGED then; what is not acknowledged, was lost, or was never sent is named, and INCOMPLETE.',
     )
     .action(check);
   traceOptions(trace.command('export'))
