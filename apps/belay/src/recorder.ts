@@ -67,10 +67,7 @@ export interface Carried {
 export class Recorder {
   readonly #parts: RecorderParts;
   /** A server's frame has been passed on: its digest is taken where its record is written. */
-  readonly #framers: Readonly<Record<Direction, Framer>> = {
-    c2s: new Framer(),
-    s2c: new Framer(OBSERVATION_LIMIT, 'when-asked'),
-  };
+  readonly #framers: Readonly<Record<Direction, Framer>>;
   readonly #correlator = new Correlator();
   /** By session, where HTTP has sessions: a server may have other tools in each. */
   readonly #tools = new Map<string, ToolList>();
@@ -84,6 +81,10 @@ export class Recorder {
 
   constructor(parts: RecorderParts) {
     this.#parts = parts;
+    this.#framers = {
+      c2s: new Framer(),
+      s2c: new Framer(OBSERVATION_LIMIT, 'when-asked', () => parts.trace?.room()),
+    };
     this.#identity = new CallIdentity(parts.machineSecret, parts.session, parts.privacy);
     parts.epoch?.append({
       kind: 'session.open',
@@ -177,7 +178,10 @@ export class Recorder {
       trace?.append({ ...known, sha256: frame.sha256 }, frame.parts ?? frame.bytes);
     }
     if (content.messages.some(({ type }) => type === 'response')) trace?.sync();
-    if (epoch !== undefined) this.#settleSoon(epoch);
+    if (epoch === undefined) return;
+    // What has passed already, and is in memory that the next large frame is put into.
+    if (direction === 's2c' && frame.parts !== undefined) epoch.settle();
+    this.#settleSoon(epoch);
   }
 
   /** After the input that is there has been passed on, and before anything else happens. */

@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { checkTrace, type TraceRecord } from '@belay/trace';
 import { expect, test } from 'vitest';
@@ -52,6 +53,23 @@ test('large answers stand in the trace where they came, whichever thread wrote t
   expect(new Set(digests)).toEqual(new Set([expected]));
   const times = records.map(({ at }) => at);
   expect(times).toEqual([...times].sort((a, b) => a - b));
+});
+
+test('memory does not grow with what streams by', async () => {
+  const count = 60;
+  const { child, ended, seen } = run([...big(count), 'echo']);
+  const memory: number[] = [];
+  child.stdout.on('data', () => {
+    const status = readFileSync(`/proc/${child.pid ?? 0}/status`, 'utf8');
+    memory.push(Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]));
+  });
+  await expect.poll(() => seen.bytes, { timeout: 25_000 }).toBe(count * LARGE);
+  child.stdin.end();
+  expect(await ended).toBe(0);
+  const part = (from: number, to: number): number =>
+    Math.max(...memory.slice(Math.floor(memory.length * from), Math.ceil(memory.length * to)));
+  // Kilobytes; 120 MB came in between. What is left is when a collector of garbage comes round.
+  expect(part(0.9, 1) - part(0, 0.34)).toBeLessThan(30 * 1024);
 });
 
 test('a disk that fills up under large frames: the gap is named, the server is served to the end', async () => {

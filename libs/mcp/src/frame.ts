@@ -1,4 +1,4 @@
-import { type Gathered, Gatherer, type Hashing, OBSERVATION_LIMIT } from './gather.js';
+import { type Gathered, Gatherer, type Hashing, OBSERVATION_LIMIT, type Room } from './gather.js';
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -18,8 +18,8 @@ export class Framer {
   /** The last two bytes of the frame so far, the last one low. */
   #tail = 0;
 
-  constructor(limit: number = OBSERVATION_LIMIT, hashing: Hashing = 'as-it-comes') {
-    this.#gatherer = new Gatherer(limit, hashing);
+  constructor(limit: number = OBSERVATION_LIMIT, hashing: Hashing = 'as-it-comes', room?: Room) {
+    this.#gatherer = new Gatherer(limit, hashing, room);
   }
 
   /** Bytes of the frame that has not ended yet. */

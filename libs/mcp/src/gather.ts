@@ -10,6 +10,15 @@ const SMALL = 1024;
 const SLAB = 16 * 1024;
 /** Content above this is hashed as it comes, so that its last piece has no long wait behind it. Bytes. */
 const HASH_AT_ONCE = 128 * 1024;
+/** Content above this is worth memory that somebody keeps for it. Bytes. */
+const WORTH_ROOM = 1024 * 1024;
+
+/**
+ * Memory of at least OBSERVATION_LIMIT bytes for one content, which is its own until the next is begun; undefined where
+ * there is none. Pieces that go there can be let go of as they come: as long as they are held, they cost more than they
+ * weigh.
+ */
+export type Room = () => Buffer | undefined;
 
 /**
  * When content that is kept gets its digest: as it comes, so that nothing is left to do at its end, or when somebody asks
@@ -37,6 +46,10 @@ export interface Gathered {
 export class Gatherer {
   readonly #limit: number;
   readonly #hashing: Hashing;
+  readonly #askRoom: Room | undefined;
+  /** Where this content is kept, in place of `#parts`; null when there was no room for it. */
+  #room: Buffer | null | undefined;
+  #roomUsed = 0;
   #parts: Buffer[] = [];
   /** Where small pieces are gathered, after the last of `#parts`. */
   #slab: Buffer | undefined;
@@ -47,9 +60,10 @@ export class Gatherer {
   /** Present once there was more than the limit. */
   #skimmer: Skimmer | undefined;
 
-  constructor(limit: number = OBSERVATION_LIMIT, hashing: Hashing = 'as-it-comes') {
+  constructor(limit: number = OBSERVATION_LIMIT, hashing: Hashing = 'as-it-comes', room?: Room) {
     this.#limit = limit;
     this.#hashing = hashing;
+    this.#askRoom = room;
   }
 
   /** Bytes since the last `take`. */
@@ -67,6 +81,10 @@ export class Gatherer {
     if (this.#skimmer !== undefined) {
       this.#hash?.update(piece);
       this.#skimmer.push(piece);
+    } else if (this.#size > WORTH_ROOM && this.#hasRoom()) {
+      if (this.#hashing === 'as-it-comes') this.#startHash();
+      this.#hash?.update(piece);
+      this.#roomUsed += piece.copy(this.#room as Buffer, this.#roomUsed);
     } else if (
       piece.length >= SMALL ||
       (this.#parts.length === 0 && this.#slab === undefined && piece.at(-1) === LF)
@@ -109,6 +127,19 @@ export class Gatherer {
     };
   }
 
+  /** Moves what is held of the content there when it is asked for. */
+  #hasRoom(): boolean {
+    if (this.#room === undefined) {
+      const room = this.#askRoom?.();
+      this.#room = null;
+      if (room !== undefined && room.length >= this.#limit) {
+        for (const part of this.#flushParts()) this.#roomUsed += part.copy(room, this.#roomUsed);
+        this.#room = room;
+      }
+    }
+    return this.#room !== null;
+  }
+
   #addSmall(piece: Buffer): void {
     if (this.#slab === undefined || this.#slab.length - this.#slabUsed < piece.length) {
       this.#closeSlab();
@@ -130,16 +161,22 @@ export class Gatherer {
     else if (this.#size > HASH_AT_ONCE && this.#hashing === 'as-it-comes') this.#startHash();
   }
 
-  /** Starts the running hash with the parts there are. */
+  /** Starts the running hash with what there is. */
   #startHash(): void {
     if (this.#hash !== undefined) return;
     this.#hash = createHash('sha256');
-    for (const part of this.#parts) this.#hash.update(part);
+    for (const part of this.#held()) this.#hash.update(part);
+  }
+
+  #held(): Buffer[] {
+    return this.#room ? [this.#room.subarray(0, this.#roomUsed)] : this.#parts;
   }
 
   #flushParts(): Buffer[] {
     this.#closeSlab();
-    const parts = this.#parts;
+    const parts = this.#held();
+    this.#room = undefined;
+    this.#roomUsed = 0;
     this.#parts = [];
     return parts;
   }

@@ -100,6 +100,42 @@ describe('terminators', () => {
   });
 });
 
+test('frames put into memory that is used again are the same, in whatever pieces they come', () => {
+  const limit = 4 << 20;
+  const rooms = [Buffer.alloc(limit), Buffer.alloc(limit)];
+  const sizes = [100, 1 << 20, (1 << 20) + 1, 3 << 20, limit, limit + 1, 2 << 20, 5, limit - 1];
+  const frame = (size: number, fill: number): Buffer => {
+    const bytes = Buffer.alloc(size, 97 + fill);
+    bytes[size - 1] = 0x0a;
+    return bytes;
+  };
+  const bytes = Buffer.concat(sizes.map(frame));
+  for (const hashing of ['as-it-comes', 'when-asked'] as const) {
+    for (const step of [1 << 16, 1_000_003, bytes.length]) {
+      let asked = 0;
+      const framer = new Framer(limit, hashing, () => rooms[asked++ % 2]);
+      const seen: Pick<Frame, 'size' | 'sha256'>[] = [];
+      for (let at = 0; at < bytes.length; at += step) {
+        const chunk = Buffer.from(bytes.subarray(at, at + step));
+        framer.push(chunk, ({ size, sha256, bytes: held, skimmed }) => {
+          expect(held === undefined).toBe(size > limit);
+          expect(skimmed === undefined).toBe(size <= limit);
+          if (held !== undefined) expect(createHash('sha256').update(held).digest('hex')).toBe(sha256);
+          if (held !== undefined && size > 1 << 20)
+            expect(rooms.some((room) => room.buffer === held.buffer)).toBe(true);
+          seen.push({ size, sha256 });
+        });
+      }
+      expect(seen).toEqual(
+        sizes.map((size, fill) => ({
+          size,
+          sha256: createHash('sha256').update(frame(size, fill)).digest('hex'),
+        })),
+      );
+    }
+  }
+});
+
 describe('frames past the limit', () => {
   const big = (text: string): Frame => {
     const [frame] = frames(cut(Buffer.from(`${text}\n`), [7, 100, 1001]), 64);

@@ -8,7 +8,7 @@ import { type FrameBody, NO_RECORD } from './record.js';
 
 /** The largest content it takes, bytes, and how many of them at once. */
 export const SLOT_BYTES = 16 * 1024 * 1024;
-const SLOTS = 2;
+const SLOTS = 3;
 /** How long a disk may hang until the trace is given up, in milliseconds. */
 const PATIENCE = 30_000;
 
@@ -113,6 +113,8 @@ export class SecondHand {
   readonly #chain = new SharedChain();
   readonly #slots = Array.from({ length: SLOTS }, () => new SharedArrayBuffer(SLOT_BYTES));
   readonly #worker: Worker;
+  /** Of each slot, how many records have to be done until it is free. */
+  readonly #busyUntil = Array.from({ length: SLOTS }, () => 0);
   #posted = 0;
   #owns = false;
   #dead = false;
@@ -145,23 +147,53 @@ export class SecondHand {
     return this.#chain.done !== this.#posted;
   }
 
-  /** Hands a record over; `state` is where the chain stands, if it is ours. Waits for a free slot. False: it hangs. */
+  /** The memory of a slot that nothing is written from, waiting for one; its owner's until the next is asked for. */
+  room(): Buffer | undefined {
+    const slot = this.#free();
+    return slot === undefined ? undefined : Buffer.from(this.#slots[slot] as SharedArrayBuffer);
+  }
+
+  /**
+   * Hands a record over; `state` is where the chain stands, if it is ours. Content in memory that `room` returned stays
+   * there, other content is copied. False: it hangs.
+   */
   post(state: ChainState, parts: readonly Buffer[], task: Omit<Task, 'slot'>): boolean {
+    const slot = this.#slotOf(parts) ?? this.#fill(parts);
+    if (slot === undefined) return false;
     if (!this.#owns) this.#chain.state = state;
     this.#owns = true;
-    while (this.#posted - this.#chain.done >= SLOTS) {
-      if (!this.#chain.await(this.#chain.done)) return false;
-    }
-    const slot = this.#posted % SLOTS;
+    this.#posted++;
+    this.#busyUntil[slot] = this.#posted;
+    this.#worker.postMessage({ ...task, slot } satisfies Task, []);
+    return true;
+  }
+
+  #slotOf([part, ...more]: readonly Buffer[]): number | undefined {
+    if (part === undefined || more.length > 0 || part.byteOffset !== 0) return undefined;
+    const slot = this.#slots.findIndex((memory) => memory === part.buffer);
+    return slot < 0 ? undefined : slot;
+  }
+
+  #fill(parts: readonly Buffer[]): number | undefined {
+    const slot = this.#free();
+    if (slot === undefined) return undefined;
     const into = new Uint8Array(this.#slots[slot] as SharedArrayBuffer);
     let at = 0;
     for (const part of parts) {
       into.set(part, at);
       at += part.length;
     }
-    this.#posted++;
-    this.#worker.postMessage({ ...task, slot } satisfies Task, []);
-    return true;
+    return slot;
+  }
+
+  /** Waits for a slot; undefined: it hangs. */
+  #free(): number | undefined {
+    for (;;) {
+      const { done } = this.#chain;
+      const slot = this.#busyUntil.findIndex((until) => until <= done);
+      if (slot >= 0) return slot;
+      if (!this.#chain.await(done)) return undefined;
+    }
   }
 
   /**

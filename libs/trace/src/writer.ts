@@ -189,20 +189,38 @@ export class TraceWriter {
   appendLater(body: Omit<FrameBody, 'sha256'>, parts: readonly Buffer[]): void {
     const fd = this.#fd;
     const { size } = body;
-    if (fd !== undefined && size >= LARGE && size <= SLOT_BYTES && THREAD !== undefined) {
-      this.#secondHand ??= new SecondHand(THREAD, fd, () => {
-        if (this.#syncWanted) this.sync();
-      });
-      if (this.#secondHand.ready && this.#unreported === 0) {
-        const state = { n: this.#n, prev: this.#prev, offset: this.#offset };
-        const task = { size, time: this.#clock.wall(), at: this.#elapsed(), body };
-        if (!this.#secondHand.post(state, parts, task)) this.#giveUp();
-        return;
-      }
+    const secondHand =
+      fd !== undefined && size >= LARGE && size <= SLOT_BYTES ? this.#readySecondHand(fd) : undefined;
+    if (secondHand !== undefined && this.#unreported === 0) {
+      const state = { n: this.#n, prev: this.#prev, offset: this.#offset };
+      const task = { size, time: this.#clock.wall(), at: this.#elapsed(), body };
+      if (!secondHand.post(state, parts, task)) this.#giveUp();
+      return;
     }
     const hash = createHash('sha256');
     for (const part of parts) hash.update(part);
     this.append({ ...body, sha256: hash.digest('hex') }, parts);
+  }
+
+  /**
+   * Memory for the content of a large frame that is to be appended later: from there it is not copied again. It is the
+   * caller's until the next is asked for. Undefined where there is none; waits where all of it is being written from.
+   */
+  room(): Buffer | undefined {
+    if (this.#fd === undefined) return undefined;
+    const secondHand = this.#readySecondHand(this.#fd);
+    const room = secondHand?.room();
+    if (secondHand !== undefined && room === undefined) this.#giveUp();
+    return room;
+  }
+
+  /** Started when it is first asked for; undefined until it is ready, and where a process has none. */
+  #readySecondHand(fd: number): SecondHand | undefined {
+    if (THREAD === undefined) return undefined;
+    this.#secondHand ??= new SecondHand(THREAD, fd, () => {
+      if (this.#syncWanted) this.sync();
+    });
+    return this.#secondHand.ready ? this.#secondHand : undefined;
   }
 
   /** Asks for what was appended to be durable soon. Never waits; requests while one is running become one. */
