@@ -34,7 +34,7 @@ export interface Denial {
   readonly path?: string | undefined;
   /** Where `path` was made absolute or followed links: as it was passed. */
   readonly passed?: string | undefined;
-  /** `tcp 10.0.0.1:443`, `udp [::1]:53`, `unix /run/docker.sock`, `unix @abstract`. */
+  /** `10.0.0.1:443`, `[::1]:53`, `unix:/run/docker.sock`, `unix:@abstract`. */
   readonly address?: string | undefined;
   /** `EROFS`, `EACCES`, `ENETUNREACH` ... */
   readonly errno: string;
@@ -43,4 +43,10 @@ export interface Denial {
   /** Unix time in milliseconds, with a fraction, of the attempt. */
   readonly time: number;
   readonly naming: Naming;
+  /**
+   * What refused: `file-system`, `hidden`, `network`, `privilege`, or a class of the filter (`io_uring`, `keyring` ...).
+   */
+  readonly class: string;
+  /** How many attempts that differ in nothing else, one right after the other, this stands for. */
+  readonly count: number;
 }

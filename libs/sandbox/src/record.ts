@@ -1,12 +1,16 @@
 /** What a trace keeps of the boundary that a run had. */
 
 import type { Backend, Limits, Network, Profile } from './policy.js';
+import type { FilterClass } from './seccomp.js';
 
 /**
- * What the back end does not hold, by name. A verdict that depends on one of these is capped.
- * `chmod`, `utime`, `xattr`: metadata outside the roots can be changed; `udp`, `network`: can be sent; `unix-socket`:
- * sockets of the host can be connected to; `read`: hidden paths can be read; `signal`: processes of the host can be
- * signalled; `io_uring`: not filtered; `host-process`: processes of the host are seen.
+ * What the boundary does not hold, by name. A verdict that depends on one of these is capped.
+ *
+ * `chmod`, `utime`, `xattr`: metadata outside the roots can be changed. `udp`, `network`: can be sent. `unix-socket`:
+ * sockets of this machine can be connected to; `late-unix-socket`: those made after the start, outside of what is
+ * private. `abstract-socket`: those without a path. `read`: what is hidden can be read. `signal`, `host-process`:
+ * processes of this machine can be signalled, are seen. `filter`: there is no filter for this architecture.
+ * `not-measured`: nobody has run this back end on its platform.
  */
 export type Hole =
   | 'chmod'
@@ -15,10 +19,13 @@ export type Hole =
   | 'udp'
   | 'network'
   | 'unix-socket'
+  | 'late-unix-socket'
+  | 'abstract-socket'
   | 'read'
+  | 'write'
   | 'signal'
   | 'host-process'
-  | 'io_uring'
+  | 'filter'
   | 'not-measured';
 
 /** A limit of the policy and what holds it: `rlimit` per process, `cgroup` together; `none`: nothing does. */
@@ -28,19 +35,20 @@ export interface HeldLimit {
   readonly by: 'rlimit' | 'cgroup' | 'none';
 }
 
-/** Outcome of the self-test before the run: what should have been refused, and whether it was. */
+/** The self-test before the run: whether what had to be refused was. `connect` is absent where it may succeed. */
 export interface Canary {
   readonly read: boolean;
   readonly write: boolean;
-  readonly connect: boolean;
+  readonly connect?: boolean | undefined;
 }
 
 export interface SandboxRecord {
   readonly profile: Profile;
   /** What the run is labelled: `none` also where the boundary did not hold. */
   readonly backend: Backend;
-  /** What was asked to enforce, where `backend` is `none` because the canary escaped. */
+  /** What was to enforce, where `backend` is `none` because something that had to be refused was not. */
   readonly attempted?: Backend | undefined;
+  /** Digest of the policy in force. */
   readonly policy: string;
   readonly network: Network['mode'];
   readonly ports?: readonly number[] | undefined;
@@ -48,7 +56,11 @@ export interface SandboxRecord {
   readonly hidden: readonly string[];
   readonly holes: readonly Hole[];
   readonly limits: readonly HeldLimit[];
+  /** Classes of system calls that the filter refuses: each refusal of which is told, and those that nobody gets to see. */
+  readonly filter: { readonly told: readonly FilterClass[]; readonly silent: readonly FilterClass[] };
   /** How refusals are told. */
   readonly naming: 'named' | 'unnamed' | 'off';
+  /** Names of the environment whose value is another inside. */
+  readonly environment: readonly string[];
   readonly canary?: Canary | undefined;
 }

@@ -1,8 +1,12 @@
 /** A command made ready to run inside a policy's boundary. */
 
+import { homedir, tmpdir } from 'node:os';
 import type { Denial } from './denial.js';
 import { SandboxError } from './error.js';
-import type { SandboxPolicy } from './policy.js';
+import { look } from './hidden.js';
+import { prepareBwrap } from './linux.js';
+import { normalPolicy, policyDigest, type SandboxPolicy } from './policy.js';
+import { processesInside } from './processes.js';
 import type { SandboxRecord } from './record.js';
 
 /** What to run; `env` is the whole environment. */
@@ -17,17 +21,17 @@ export interface SandboxCommand {
 export interface SandboxHost {
   /** Home of the user whose credentials are hidden. */
   readonly home?: string | undefined;
-  /** Folder that private files of a run are made in; must not be inside a root. */
+  /** Folder that private files of a run are made in. */
   readonly scratch?: string | undefined;
-  /** PATH that bwrap and strace are looked for in. */
+  /** Where programs are looked for besides the usual places, as in PATH. */
   readonly path?: string | undefined;
   /** Whether to try the boundary before the run. Default true. */
   readonly canary?: boolean | undefined;
 }
 
 /**
- * Spawn `argv` with `env`, `cwd`, and at each number from 3 on the descriptor that `fds` has there, in a process group
- * of its own; then call `started` with its pid (undefined where it could not be started), and `dispose` when it is gone.
+ * Spawn `argv` with `env`, `cwd`, at each number from 3 on the descriptor that `fds` has there, and as a process group
+ * of its own. Then call `started` with its pid (undefined where it could not be started), and `dispose` when it is gone.
  */
 export interface Prepared {
   readonly argv: readonly [string, ...string[]];
@@ -41,10 +45,27 @@ export interface Prepared {
   onDenial(listener: (denial: Denial) => void): void;
   /** Numbers, on this machine, of the processes that live inside now. */
   live(): number[];
-  /** Resolves when all refusals that were made before the call have been told. */
-  flush(): Promise<void>;
+  /**
+   * Tells, before it returns, of every refusal that was made before anything that has been seen of the command by now:
+   * called between reading an answer and recording it, the refusals come first.
+   */
+  drain(): void;
   /** Ends what still listens and removes private files. Does not end the command. */
   dispose(): Promise<void>;
+}
+
+/** What a back end is given: a normal policy, folders that exist, and a machine without defaults left open. */
+export interface Preparation {
+  readonly policy: SandboxPolicy;
+  readonly digest: string;
+  readonly command: SandboxCommand;
+  readonly host: {
+    readonly home: string | undefined;
+    readonly scratch: string;
+    readonly path: string | undefined;
+    readonly canary: boolean;
+    readonly root: boolean;
+  };
 }
 
 /**
@@ -55,8 +76,82 @@ export async function prepare(
   command: SandboxCommand,
   host: SandboxHost = {},
 ): Promise<Prepared> {
-  throw new SandboxError(
-    'BACKEND_UNAVAILABLE',
-    `no back end for ${command.argv[0]} (${policy.backend}, ${host.home})`,
-  );
+  const normal = normalPolicy(policy);
+  const preparation: Preparation = {
+    policy: { ...normal, roots: normal.roots.map(existingFolder) },
+    digest: policyDigest(policy),
+    command,
+    host: {
+      home: look(host.home ?? homedir())?.path,
+      scratch: host.scratch ?? tmpdir(),
+      path: host.path,
+      canary: host.canary ?? true,
+      root: process.geteuid?.() === 0,
+    },
+  };
+  for (const { from } of normal.binds) existingFolder(from);
+  switch (normal.backend) {
+    case 'none':
+      return withoutBoundary(preparation);
+    case 'bwrap':
+      return prepareBwrap(preparation);
+    default:
+      return prepareBwrap(preparation);
+  }
+}
+
+function existingFolder(path: string): string {
+  const seen = look(path);
+  if (seen?.folder === true) return seen.path;
+  throw new SandboxError('POLICY_REFUSED', `${path} is no folder of this machine`);
+}
+
+/** Asked for by name: nothing is enforced, and the record says so. */
+function withoutBoundary({ policy, digest, command }: Preparation): Prepared {
+  let running: number | undefined;
+  const env: Record<string, string> = {};
+  for (const [name, value] of Object.entries(command.env)) if (value !== undefined) env[name] = value;
+  return {
+    argv: command.argv,
+    cwd: command.cwd,
+    env,
+    fds: [],
+    record: {
+      profile: policy.profile,
+      backend: 'none',
+      policy: digest,
+      network: 'allow',
+      roots: policy.roots,
+      hidden: [],
+      holes: [
+        'chmod',
+        'utime',
+        'xattr',
+        'udp',
+        'network',
+        'unix-socket',
+        'abstract-socket',
+        'read',
+        'write',
+        'signal',
+        'host-process',
+        'filter',
+      ],
+      limits: [],
+      filter: { told: [], silent: [] },
+      naming: 'off',
+      environment: [],
+    },
+    started(pid) {
+      running = pid;
+    },
+    onDenial() {
+      // Nothing is refused.
+    },
+    live: () => (running === undefined ? [] : processesInside(running, false)),
+    drain() {
+      // Nothing is refused.
+    },
+    dispose: () => Promise.resolve(),
+  };
 }

@@ -1,0 +1,80 @@
+/** Limits for all processes of a command together, where this user may make control groups. */
+
+import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const ROOT = '/sys/fs/cgroup';
+
+interface Controller {
+  readonly name: 'memory' | 'pids';
+  readonly value: number;
+}
+
+/** Files of the two generations. */
+const LIMIT_FILE = {
+  v2: { memory: 'memory.max', pids: 'pids.max' },
+  v1: { memory: 'memory.limit_in_bytes', pids: 'pids.max' },
+} as const;
+
+export class ControlGroup {
+  /** What is held. */
+  readonly held: ReadonlySet<Controller['name']>;
+  readonly #folders: readonly string[];
+
+  private constructor(held: ReadonlySet<Controller['name']>, folders: readonly string[]) {
+    this.held = held;
+    this.#folders = folders;
+  }
+
+  /** What can't be held is left out. */
+  static make(name: string, controllers: readonly Controller[]): ControlGroup {
+    const held = new Set<Controller['name']>();
+    const folders = new Set<string>();
+    const v2 = readQuietly(join(ROOT, 'cgroup.controllers'))?.trim().split(' ');
+    for (const { name: controller, value } of controllers) {
+      const generation = v2?.includes(controller) === true ? 'v2' : 'v1';
+      const parent = generation === 'v2' ? ROOT : join(ROOT, controller);
+      if (generation === 'v1' && !existsSync(join(parent, 'cgroup.procs'))) continue;
+      const folder = join(parent, name);
+      try {
+        if (generation === 'v2') writeFileSync(join(ROOT, 'cgroup.subtree_control'), `+${controller}`);
+        if (!existsSync(folder)) mkdirSync(folder);
+        folders.add(folder);
+        writeFileSync(join(folder, LIMIT_FILE[generation][controller]), String(value));
+        held.add(controller);
+      } catch {
+        // Not ours to make: said by not being held.
+      }
+    }
+    return new ControlGroup(held, [...folders]);
+  }
+
+  /** Puts a process in; what it starts afterwards is in, too. */
+  take(pid: number): void {
+    for (const folder of this.#folders) {
+      try {
+        writeFileSync(join(folder, 'cgroup.procs'), String(pid));
+      } catch {
+        // It is gone already.
+      }
+    }
+  }
+
+  remove(): void {
+    for (const folder of this.#folders) {
+      try {
+        rmdirSync(folder);
+      } catch {
+        // Somebody is in it still; it holds nothing but a name.
+      }
+    }
+  }
+}
+
+function readQuietly(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,127 @@
+/** The way of strace's log to us: a pipe that nobody else has a name or a descriptor of. */
+
+import { spawnSync } from 'node:child_process';
+import { closeSync, constants, mkdtempSync, openSync, readSync, rmSync } from 'node:fs';
+import { Socket } from 'node:net';
+import { join } from 'node:path';
+import type { Denial } from './denial.js';
+import { type BoundaryView, readDenial } from './denials.js';
+import { SandboxError } from './error.js';
+
+/** A path has at most 4,096 bytes, each at most 4 when escaped, and a rename has two. */
+const MAX_LINE = 64 * 1024;
+const CHUNK = 64 * 1024;
+
+export class DenialLog {
+  /** What strace is to open: by our own descriptor, for the pipe has no name any more. */
+  readonly output: string;
+  readonly #fd: number;
+  readonly #view: BoundaryView;
+  readonly #socket: Socket;
+  readonly #buffer = Buffer.allocUnsafe(CHUNK);
+  #listener: ((denial: Denial) => void) | undefined;
+  #early: Denial[] = [];
+  #rest = '';
+  #closed = false;
+
+  private constructor(fd: number, view: BoundaryView) {
+    this.#fd = fd;
+    this.#view = view;
+    this.output = `/proc/${process.pid}/fd/${fd}`;
+    // Our own end for writing is open too, so the pipe has no end: it is over when we say so.
+    this.#socket = new Socket({ fd, readable: true, writable: false });
+    this.#socket.on('data', (chunk: Buffer) => this.#take(chunk));
+    this.#socket.on('error', () => undefined);
+    this.#socket.unref();
+  }
+
+  /** `scratch`: a folder in which a private one is made, and removed again before this returns. */
+  static open(scratch: string, mkfifo: string, view: BoundaryView): DenialLog {
+    const folder = mkdtempSync(join(scratch, 'belay-denials-'));
+    try {
+      const path = join(folder, 'log');
+      const made = spawnSync(mkfifo, ['-m', '600', path], { stdio: 'ignore' });
+      if (made.status !== 0) {
+        throw new SandboxError('BACKEND_UNAVAILABLE', `no pipe for refusals could be made in ${scratch}`);
+      }
+      return new DenialLog(openSync(path, constants.O_RDWR | constants.O_NONBLOCK), view);
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  }
+
+  /** Called for each denial, in order; those from before the call are told at once. */
+  listen(listener: (denial: Denial) => void): void {
+    this.#listener = listener;
+    const early = this.#early;
+    this.#early = [];
+    for (const each of early) listener(each);
+  }
+
+  /**
+   * Tells what is in the pipe now. strace writes a line before the process that was refused goes on, so whatever that
+   * process did afterwards, its refusal is told here.
+   */
+  drain(): void {
+    while (!this.#closed) {
+      let size: number;
+      try {
+        size = readSync(this.#fd, this.#buffer);
+      } catch {
+        return;
+      }
+      if (size === 0) return;
+      this.#take(this.#buffer.subarray(0, size));
+    }
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.drain();
+    this.#closed = true;
+    this.#socket.destroy();
+  }
+
+  #take(chunk: Buffer): void {
+    const lines = (this.#rest + chunk.toString('latin1')).split('\n');
+    this.#rest = lines.pop() as string;
+    if (this.#rest.length > MAX_LINE) this.#rest = '';
+    let last: Denial | undefined;
+    for (const line of lines) {
+      const denial = readDenial(line, this.#view);
+      if (denial === undefined) continue;
+      if (last !== undefined && isSame(last, denial)) last = { ...last, count: last.count + 1 };
+      else {
+        if (last !== undefined) this.#tell(last);
+        last = denial;
+      }
+    }
+    if (last !== undefined) this.#tell(last);
+  }
+
+  #tell(denial: Denial): void {
+    if (this.#listener === undefined) this.#early.push(denial);
+    else this.#listener(denial);
+  }
+}
+
+/** Whoever tries the same in a loop is told of once for what was read at once. */
+function isSame(a: Denial, b: Denial): boolean {
+  return (
+    a.syscall === b.syscall &&
+    a.errno === b.errno &&
+    a.pid === b.pid &&
+    a.path === b.path &&
+    a.passed === b.passed &&
+    a.address === b.address
+  );
+}
+
+/** Closes a descriptor that may be closed already. */
+export function closeQuietly(fd: number): void {
+  try {
+    closeSync(fd);
+  } catch {
+    // It was.
+  }
+}
