@@ -36,8 +36,8 @@ export class Machine {
   readonly credentials: string;
   readonly #running = new Set<ChildProcess>();
 
-  constructor() {
-    this.root = mkdtempSync(join(tmpdir(), 'belay-e2e-'));
+  constructor(under = tmpdir()) {
+    this.root = mkdtempSync(join(under, 'belay-e2e-'));
     // As root, the embedded PostgreSQL runs as another user and has to get to its folder through this one.
     chmodSync(this.root, 0o711);
     this.data = join(this.root, 'data');
