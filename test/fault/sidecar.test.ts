@@ -218,7 +218,7 @@ describe('a disk that is full', () => {
     const traffic = new Traffic(site.machine, site.env, 2_000);
     await traffic.more(30);
     const pids = [traffic.proxy.pid as number];
-    disk.fill(pids);
+    disk.stuff(pids);
     await traffic.more(200);
     disk.free(pids);
     // A database that had no room to write may have gone down; whoever runs it starts it again.

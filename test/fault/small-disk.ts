@@ -19,7 +19,7 @@ export interface SmallDisk {
   /** What is full: everything on it, or the files of the processes named. */
   readonly whole: boolean;
   /** From here to `free`, it takes no more bytes of these processes (of any process where it is `whole`). */
-  fill(pids: readonly number[]): void;
+  stuff(pids: readonly number[]): void;
   free(pids: readonly number[]): void;
   close(): void;
 }
@@ -43,7 +43,7 @@ class MountedDisk implements SmallDisk {
     this.dir = dir;
   }
 
-  fill(): void {
+  stuff(): void {
     const fd = openSync(join(this.dir, 'filler'), 'a');
     try {
       for (const size of [1 << 20, 4096, 1]) {
@@ -82,7 +82,7 @@ class LimitedFiles implements SmallDisk {
     this.dir = dir;
   }
 
-  fill(pids: readonly number[]): void {
+  stuff(pids: readonly number[]): void {
     this.#limit(pids, String(Math.max(...this.#sizes(), 1)));
   }
 
