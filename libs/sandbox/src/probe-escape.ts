@@ -29,7 +29,6 @@ import {
   rmdirSync,
   statSync,
   symlinkSync,
-  truncateSync,
   unlinkSync,
   utimesSync,
   writeFileSync,
@@ -371,8 +370,9 @@ export const ESCAPE_ATTEMPTS: Readonly<Record<EscapeId, Attempt>> = {
     closeSync(fd);
     return 'written';
   },
-  truncate: ({ victim }) => {
-    truncateSync(victim, 0);
+  truncate: ({ victim, native }) => {
+    // Node's own opens the file first.
+    native.call('truncate', cString(victim), 0);
     return 'truncated';
   },
   create: ({ folder }) => {

@@ -19,6 +19,7 @@ const NUMBERS = {
   listen: [50, 201],
   socketpair: [53, 199],
   kill: [62, 129],
+  truncate: [76, 45],
   shmget: [29, 194],
   shmat: [30, 196],
   shmdt: [67, 197],

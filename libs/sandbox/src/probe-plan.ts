@@ -1,5 +1,7 @@
 /** What the probe is told, and what it answers: the words between the inside of a boundary and the outside. */
 
+import type { Limits } from './policy.js';
+
 /** Where the host's listeners for a row wait. */
 export interface Address {
   readonly host: string;
@@ -54,7 +56,7 @@ export interface ProbePlan {
   /** A folder in the workspace that belongs to another user; undefined where we can't make one. */
   readonly foreign: string | undefined;
   readonly home: string;
-  readonly limits: { readonly processes?: number; readonly fileSize?: number; readonly memory?: number };
+  readonly limits: Limits;
 }
 
 /** `did`: it worked; `proof` is a digest of a secret that was read. */

@@ -171,7 +171,7 @@ export const ESCAPES = escape({
   'unix-datagram': socket('datagram socket of the host, by path'),
   'unix-abstract': socket('abstract socket of the host'),
   'unix-real': { ...socket("this machine's own: docker, ssh-agent, session bus"), witness: 'none' },
-  'unix-late': socket('listening socket made after the start'),
+  'unix-late': socket('listening socket made after the start', 'late-unix-socket'),
   'sysv-shm': { ...socket('shared memory of the host (System V)', 'host-process'), witness: 'none' },
   mqueue: { ...socket('message queue of the host (POSIX)', 'host-process'), witness: 'none' },
 

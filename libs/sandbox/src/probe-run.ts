@@ -38,13 +38,15 @@ export async function runProbe(
   plan: ProbePlan,
   launch: Launch,
   onStart: () => Promise<void>,
+  signal: AbortSignal | undefined,
 ): Promise<Map<string, Tried>> {
   const tried = new Map<string, Tried>();
   for (;;) {
     const rows = plan.rows.filter((row) => !tried.has(row));
     if (rows.length === 0) return tried;
+    signal?.throwIfAborted();
     const before = tried.size;
-    await onePass({ ...plan, rows }, launch, onStart, tried);
+    await onePass({ ...plan, rows }, launch, onStart, tried, signal);
     if (tried.size === before) throw new ProbeError('the probe did not begin');
   }
 }
@@ -54,6 +56,7 @@ async function onePass(
   launch: Launch,
   onStart: () => Promise<void>,
   tried: Map<string, Tried>,
+  signal: AbortSignal | undefined,
 ): Promise<void> {
   const { child, end } = await launch([process.execPath, PROGRAM, JSON.stringify(plan)]);
   let words = '';
@@ -66,8 +69,10 @@ async function onePass(
   const kill = (): void => {
     hung = true;
     // Its whole group: what started it for us (strace, bwrap) has no business without it.
-    if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL');
+    if (child.pid !== undefined && child.exitCode === null && child.signalCode === null)
+      process.kill(-child.pid, 'SIGKILL');
   };
+  signal?.addEventListener('abort', kill);
   const ended = new Promise<NodeJS.Signals | number | null>((resolve, reject) => {
     child.once('error', reject);
     child.once('close', (code, signal) => {
@@ -76,13 +81,12 @@ async function onePass(
   });
   try {
     if (child.stdout === null) throw new ProbeError('the probe has no standard output');
-    const started = onStart;
     let first: Promise<void> | undefined;
     const lines = createInterface({ input: child.stdout, crlfDelay: Number.POSITIVE_INFINITY });
     lines.on('line', (text) => {
       const line = parse(text);
       if (line === undefined) return;
-      first ??= started();
+      first ??= onStart();
       clearTimeout(timer);
       timer = setTimeout(kill, PATIENCE);
       const { at } = line;
@@ -96,6 +100,7 @@ async function onePass(
     timer = setTimeout(kill, PATIENCE);
     const outcome = await ended;
     await first;
+    signal?.throwIfAborted();
     if (begun !== undefined) {
       const { row, at } = begun as { row: string; at: number };
       const refused = hung ? 'TIMEOUT' : typeof outcome === 'string' ? outcome : `EXIT ${outcome}`;
@@ -105,6 +110,7 @@ async function onePass(
     }
   } finally {
     clearTimeout(timer);
+    signal?.removeEventListener('abort', kill);
     await end();
   }
 }
