@@ -16,5 +16,15 @@ export {
   type Profile,
   type SandboxPolicy,
 } from './policy.js';
+export {
+  checkBoundary,
+  placeOutside,
+  type BoundaryReport,
+  type BoundaryVerdict,
+  type CheckOptions,
+} from './probe.js';
+export { ProbeError } from './probe-run.js';
+export type { Group as ProbeGroup } from './probe-rows.js';
+export type { Mark, RowResult } from './probe-verdict.js';
 export type { Canary, HeldLimit, Hole, SandboxRecord } from './record.js';
 export { prepare, type Prepared, type SandboxCommand, type SandboxHost } from './sandbox.js';
