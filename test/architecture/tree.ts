@@ -58,7 +58,7 @@ export interface Tree {
   readonly packages: ReadonlyMap<string, Package>;
 }
 
-const SKIPPED = new Set(['node_modules', 'dist', '.git', '.belay', 'coverage']);
+const SKIPPED = new Set(['node_modules', 'dist', '.git', '.belay']);
 export const MODULE_FILE = /\.(ts|tsx|mts|mjs|js)$/;
 
 /** Every module file below `root`, sorted, as paths from `root`. */

@@ -1,0 +1,184 @@
+import type { Account, Opening, SentEntry } from './epoch-coverage.js';
+import { CoverageError } from './error.js';
+
+/** What is remembered of one epoch of a sink. */
+interface Link extends Opening {
+  readonly epoch: string;
+  /** Index of the first entry of the epoch. */
+  readonly first: number;
+  /** Of its `epoch.open`; absent as long as that was not received. */
+  readonly opened?: number | undefined;
+  readonly signed: boolean;
+  /** Whether it has said anything but that it opened. */
+  readonly spoke: boolean;
+}
+
+/** Everything a `SinkChain` knows, as JSON. */
+export interface ChainState {
+  readonly v: 1;
+  readonly log: string;
+  readonly sink: string;
+  readonly through: number;
+  readonly links: readonly Link[];
+}
+
+/** Epochs of which nothing was received, before one that was. */
+export interface LostEpochs {
+  /** The epoch that says so, and the index of its `epoch.open`. */
+  readonly before: string;
+  readonly index: number;
+  /** The last of them, where it is named: its identifier, and what the sink says it came to. */
+  readonly epoch?: string | undefined;
+  readonly size?: number | undefined;
+  readonly root?: string | undefined;
+  /** Counters of all of them, [from, to); absent where the sink's runs do not make one chain. */
+  readonly counters?: { readonly from: number; readonly to: number } | undefined;
+}
+
+/** Two epochs that both say they are the next after the same one: the sink's state was copied, or was put back. */
+export interface Branch {
+  readonly previous: string;
+  readonly epochs: readonly string[];
+  /** Index of the entry by which it showed. */
+  readonly index: number;
+}
+
+/** An epoch whose counter does not follow that of the one it names. */
+export interface Miscount {
+  readonly epoch: string;
+  readonly index: number;
+}
+
+export interface ChainFindings {
+  /** In the order of their first entries. */
+  readonly epochs: readonly string[];
+  readonly lost: readonly LostEpochs[];
+  readonly branches: readonly Branch[];
+  readonly miscounted: readonly Miscount[];
+  /** Epochs that name none before them. More than one: nothing links the runs before to those after. */
+  readonly beginnings: readonly string[];
+  /** Epochs whose `epoch.open` was not received: it can't be told what was before them. */
+  readonly unopened: readonly string[];
+}
+
+/**
+ * The epochs of one sink in one log, linked by what each `epoch.open` says of the one before. Entries come in the
+ * log's order; what an entry says of an epoch that comes later is kept until that comes.
+ */
+export class SinkChain {
+  readonly log: string;
+  readonly sink: string;
+  #through: number;
+  readonly #links: Map<string, Link>;
+
+  constructor(of: { readonly log: string; readonly sink: string } | ChainState) {
+    this.log = of.log;
+    this.sink = of.sink;
+    if ('v' in of && of.v !== 1) throw new CoverageError('state', 'not version 1 of a stored chain');
+    this.#through = 'v' in of ? of.through : -1;
+    this.#links = new Map('v' in of ? of.links.map((link) => [link.epoch, link]) : []);
+  }
+
+  /** Takes in the next entry of this sink, of whichever epoch. One at or before the last does nothing. */
+  apply({ line, envelope }: SentEntry): void {
+    if (envelope.log !== this.log || envelope.sink !== this.sink) {
+      throw new CoverageError('misrouted', `entry ${line.index} is of another sink`);
+    }
+    if (line.index <= this.#through) return;
+    this.#through = line.index;
+    if (line.conflict !== undefined) return;
+    const { epoch, kind, seq, attrs } = envelope;
+    const link = this.#links.get(epoch) ?? { epoch, first: line.index, signed: false, spoke: false };
+    if (kind !== 'epoch.open' || seq !== 1) {
+      if (!link.spoke) this.#links.set(epoch, { ...link, spoke: true });
+      return;
+    }
+    this.#links.set(epoch, {
+      ...link,
+      opened: line.index,
+      signed: line.signed !== undefined,
+      counter: attrs?.['counter'] as number | undefined,
+      previous: attrs?.['prev_epoch'] as string | undefined,
+      size: attrs?.['prev_size'] as number | undefined,
+      root: attrs?.['prev_root'] as string | undefined,
+    });
+  }
+
+  /** What a later epoch says of this one: the first in the log that names it, a signed one before others. */
+  account(epoch: string): Account | undefined {
+    const naming = [...this.#links.values()]
+      .filter(({ previous, opened }) => previous === epoch && opened !== undefined)
+      .sort((a, b) => Number(b.signed) - Number(a.signed) || (a.opened as number) - (b.opened as number));
+    const link = naming.find(({ size }) => size !== undefined) ?? naming[0];
+    return (
+      link && {
+        epoch: link.epoch,
+        index: link.opened as number,
+        signed: link.signed,
+        size: link.size,
+        root: link.root,
+      }
+    );
+  }
+
+  findings(): ChainFindings {
+    const links = [...this.#links.values()].sort((a, b) => a.first - b.first);
+    const named = new Map<string, Link[]>();
+    for (const link of links) {
+      if (link.previous !== undefined) named.set(link.previous, [...(named.get(link.previous) ?? []), link]);
+    }
+    const opened = links.filter((link) => link.opened !== undefined);
+    const beginnings = opened.filter(({ previous }) => previous === undefined);
+    const lost: LostEpochs[] = [];
+    const miscounted: Miscount[] = [];
+    for (const link of opened) {
+      const { epoch, counter, previous, opened: index } = link as Link & { readonly opened: number };
+      const before = previous === undefined ? undefined : this.#links.get(previous);
+      if (previous === undefined ? (counter ?? 0) === 0 : before !== undefined) {
+        if (before?.counter !== undefined && counter !== before.counter + 1)
+          miscounted.push({ epoch, index });
+        continue;
+      }
+      // Open ends below this counter: epochs that no received one names. With one chain, the last of them is where
+      // the lost ones begin.
+      const ends = links.flatMap((end) =>
+        end.counter !== undefined && end.counter < (counter ?? 0) && !named.has(end.epoch) ? end.counter : [],
+      );
+      const from = Math.max(-1, ...ends) + 1;
+      const single = beginnings.length <= 1 && counter !== undefined && from < counter;
+      lost.push({
+        before: epoch,
+        index,
+        ...(previous === undefined ? {} : { epoch: previous, size: link.size, root: link.root }),
+        ...(single ? { counters: { from, to: counter } } : {}),
+      });
+    }
+    const branches: Branch[] = [];
+    for (const [previous, next] of named) {
+      // One that only opened was killed in doing so, before the sink had moved its counter.
+      const spoken = next.filter(({ spoke }) => spoke);
+      const last = spoken.at(-1);
+      if (spoken.length > 1 && last !== undefined) {
+        branches.push({ previous, epochs: spoken.map(({ epoch }) => epoch), index: last.first });
+      }
+    }
+    return {
+      epochs: links.map(({ epoch }) => epoch),
+      lost,
+      branches,
+      miscounted,
+      beginnings: beginnings.map(({ epoch }) => epoch),
+      unopened: links.filter((link) => link.opened === undefined).map(({ epoch }) => epoch),
+    };
+  }
+
+  state(): ChainState {
+    return {
+      v: 1,
+      log: this.log,
+      sink: this.sink,
+      through: this.#through,
+      links: [...this.#links.values()],
+    };
+  }
+}

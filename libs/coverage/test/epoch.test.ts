@@ -1,0 +1,147 @@
+import {
+  type Account,
+  EpochCoverage,
+  type EpochState,
+  SinkChain,
+  epochStatement,
+  formatStatement,
+  parseStatement,
+  readPolicy,
+  timingOf,
+} from '@belay/coverage';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { oracle } from './oracle.js';
+import { type Arrival, ORIGIN, START, type World, worldOf, worlds } from './world.js';
+
+const policy = readPolicy({ heartbeat: 60, lateness: 120, closeTimeout: 3_600 });
+const timing = timingOf(policy);
+const runs = 400;
+
+/** What a world's log comes to, by one run over it. */
+function reduced(world: World): { epochs: Map<string, EpochCoverage>; chains: Map<string, SinkChain> } {
+  const epochs = new Map<string, EpochCoverage>();
+  const chains = new Map<string, SinkChain>();
+  for (const { entry } of world.arrivals) {
+    const { sink, epoch } = entry.envelope;
+    if (!epochs.has(epoch)) epochs.set(epoch, new EpochCoverage({ log: ORIGIN, sink, epoch }));
+    if (!chains.has(sink)) chains.set(sink, new SinkChain({ log: ORIGIN, sink }));
+    epochs.get(epoch)?.apply(entry, timing);
+    chains.get(sink)?.apply(entry);
+  }
+  return { epochs, chains };
+}
+
+const arrivalsOf = (world: World, epoch: string): Arrival[] =>
+  world.arrivals.filter(({ line }) => line.epoch === epoch);
+
+/** What the opening of a later epoch says, if it arrived. */
+function accountIn(world: World, epoch: string): (Account & { readonly lie: boolean }) | undefined {
+  const next = world.epochs.find(({ previous }) => previous === epoch);
+  const opening = world.arrivals.find(
+    ({ line, second }) => line.epoch === next?.epoch && line.seq === 1 && !second,
+  );
+  if (next?.account === undefined || opening === undefined) return undefined;
+  const { size, lie } = next.account;
+  return { epoch: next.epoch, index: opening.entry.line.index, signed: world.keyed, size, lie };
+}
+
+describe('an epoch', () => {
+  test.each([
+    ['honest sinks, a way that loses and reorders', true],
+    ['sinks and a way that lie', false],
+  ])('says what the oracle says that saw everything: %s', (_title, honest) => {
+    fc.assert(
+      fc.property(worlds(honest), (script) => {
+        const world = worldOf(script);
+        const { epochs, chains } = reduced(world);
+        for (const source of world.epochs) {
+          const coverage = epochs.get(source.epoch);
+          if (coverage === undefined) continue;
+          const account = chains.get(source.sink)?.account(source.epoch);
+          const known = accountIn(world, source.epoch);
+          const told = oracle(source, arrivalsOf(world, source.epoch), timing, known);
+          const found = coverage.findings(account);
+          expect({
+            lines: found.lines,
+            next: found.next,
+            missing: found.missing,
+            unbound: found.unbound,
+            late: found.late,
+            conflicts: found.conflicts.map(({ kind, from, to, index }) => ({ kind, from, to, index })),
+            ending: found.ending,
+            matched: found.matched,
+          }).toEqual(told);
+        }
+      }),
+      { numRuns: runs },
+    );
+  });
+
+  test('of an honest sink is never accused, and complete only when all of it is there', () => {
+    const seen = new Map<string, number>();
+    fc.assert(
+      fc.property(worlds(true), fc.integer({ min: 0, max: 8_000 }), (script, later) => {
+        const world = worldOf(script);
+        const { epochs, chains } = reduced(world);
+        const time = Date.parse(world.arrivals.at(-1)?.entry.line.received ?? new Date(START).toISOString());
+        const asOf = { size: world.arrivals.length, time: new Date(time + later * 1_000).toISOString() };
+        for (const source of world.epochs) {
+          const coverage = epochs.get(source.epoch);
+          if (coverage === undefined) continue;
+          const account = chains.get(source.sink)?.account(source.epoch);
+          const statement = epochStatement(coverage, { asOf, policy, account });
+          seen.set(statement.status, (seen.get(statement.status) ?? 0) + 1);
+          const arrived = new Set(arrivalsOf(world, source.epoch).map(({ line }) => line.seq));
+          const whole = source.lines.every(({ seq }) => arrived.has(seq));
+          expect(statement.status).not.toBe('conflict');
+          if (statement.status === 'complete') {
+            const end = statement.ending?.by === 'successor' ? statement.ending.size : source.lines.length;
+            const upTo = source.lines.filter(({ seq }) => seq <= end);
+            // What may still be under way is a `gap` line after the close, which then says what is there all the same.
+            expect(upTo.every(({ seq, kind }) => arrived.has(seq) || kind === 'gap')).toBe(true);
+          }
+          // Nothing that arrived is missing, and nothing that did not is counted as there.
+          for (const { from, to } of statement.missing) {
+            for (let seq = from; seq < to; seq++) expect(arrived.has(seq)).toBe(false);
+          }
+          const listed = statement.missing.reduce((sum, { from, to }) => sum + to - from, 0);
+          expect(arrived.size + listed).toBe(statement.next - 1);
+          // A close that came only after it was given up is there, and its root is not compared.
+          if (whole && statement.unbound.length === 0 && statement.ending?.compared !== false) {
+            expect(['complete', 'open', 'silent', 'unclosed']).toContain(statement.status);
+          }
+          expect(parseStatement(formatStatement(statement))).toEqual(JSON.parse(JSON.stringify(statement)));
+        }
+      }),
+      { numRuns: runs },
+    );
+    // The generator has to reach all that an honest sink can come to.
+    expect([...seen.keys()].sort()).toEqual(['complete', 'gap', 'open', 'silent', 'unclosed']);
+  });
+
+  test('goes on from its stored state as if it had never stopped', () => {
+    fc.assert(
+      fc.property(worlds(false), fc.integer({ min: 1, max: 9 }), (script, every) => {
+        const world = worldOf(script);
+        const { epochs } = reduced(world);
+        for (const [epoch, whole] of epochs) {
+          const { sink } = whole;
+          let resumed = new EpochCoverage({ log: ORIGIN, sink, epoch });
+          let before: Arrival | undefined;
+          for (const [i, arrival] of arrivalsOf(world, epoch).entries()) {
+            if (i % every === 0) {
+              resumed = new EpochCoverage(JSON.parse(JSON.stringify(resumed.state())) as EpochState);
+              // A job that is run twice.
+              if (before !== undefined) resumed.apply(before.entry, timing);
+            }
+            resumed.apply(arrival.entry, timing);
+            before = arrival;
+          }
+          expect(JSON.stringify(resumed.state())).toBe(JSON.stringify(whole.state()));
+        }
+      }),
+      { numRuns: Math.ceil(runs / 2) },
+    );
+  });
+});
