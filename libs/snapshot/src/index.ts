@@ -13,3 +13,14 @@ export {
   stateDigest,
   treeDigest,
 } from './manifest.js';
+export {
+  Capturer,
+  type Captured,
+  type CaptureOptions,
+  DEFAULT_LIMITS,
+  gitCommonDirectory,
+} from './capture.js';
+export type { Change } from './journal.js';
+export { Manifest, type StateInfo, Store, type StoreWriter } from './store.js';
+export { CaptureThread, type CaptureThreadOptions } from './thread.js';
+export type { CaptureLimits, ChangeCounts, UnrestorableCause } from './tracker.js';
