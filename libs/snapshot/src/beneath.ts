@@ -19,7 +19,7 @@ import {
   symlinkSync,
   unlinkSync,
 } from 'node:fs';
-import { type AtCalls, loadNative, type Native, plainLstat, type Stat, type Xattr } from './native.js';
+import { type AtCalls, type Native, plainLstat, type Stat, type Xattr } from './native.js';
 
 const SLASH = Buffer.from('/');
 const NONE: Xattr[] = [];
@@ -43,6 +43,8 @@ export const joinPath = (parent: Buffer, name: Buffer): Buffer =>
  * Errors are the system's. Owned by who opened it, who closes it.
  */
 export interface Directory {
+  /** A path that names this very directory for as long as it is open, wherever it is moved. */
+  readonly place: Buffer;
   /** In order of their bytes; once per opened directory. */
   names(): Buffer[];
   stat(name: Buffer): Stat | undefined;
@@ -71,7 +73,7 @@ export class Beneath {
   readonly #fd: number;
 
   /** The root itself may be reached through links: it was named. Throws where it is no directory. */
-  constructor(root: Buffer, native: Native | undefined = loadNative()) {
+  constructor(root: Buffer, native: Native | undefined) {
     this.root = root;
     this.native = native;
     this.#fd = openSync(root, constants.O_RDONLY | constants.O_DIRECTORY);
@@ -120,13 +122,13 @@ class OpenDirectory implements Directory {
   readonly #native: Native;
   readonly #at: AtCalls;
   readonly #fd: number;
-  readonly #prefix: Buffer;
+  readonly place: Buffer;
 
   constructor(native: Native, at: AtCalls, fd: number) {
     this.#native = native;
     this.#at = at;
     this.#fd = fd;
-    this.#prefix = Buffer.from(`/proc/self/fd/${fd}/`);
+    this.place = Buffer.from(`/proc/self/fd/${fd}`);
   }
 
   names(): Buffer[] {
@@ -196,22 +198,23 @@ class OpenDirectory implements Directory {
 
   /** Attributes are read and set by name: the calls that take a directory came with Linux 6.13. */
   #path(name: Buffer): Buffer {
-    return Buffer.concat([this.#prefix, name]);
+    return Buffer.concat([this.place, SLASH, name]);
   }
 }
 
 /** By Node alone, or with what koffi has on macOS. */
 class PlainDirectory implements Directory {
   readonly #native: Native | undefined;
-  readonly #path: Buffer;
+  /** BUG: of a directory that is moved, this is where it was. */
+  readonly place: Buffer;
 
   constructor(native: Native | undefined, path: Buffer) {
     this.#native = native;
-    this.#path = path;
+    this.place = path;
   }
 
   names(): Buffer[] {
-    return readdirSync(this.#path, { encoding: 'buffer' }).sort(byBytes);
+    return readdirSync(this.place, { encoding: 'buffer' }).sort(byBytes);
   }
 
   stat(name: Buffer): Stat | undefined {
@@ -279,6 +282,6 @@ class PlainDirectory implements Directory {
   }
 
   #of(name: Buffer): Buffer {
-    return Buffer.concat([this.#path, SLASH, name]);
+    return Buffer.concat([this.place, SLASH, name]);
   }
 }

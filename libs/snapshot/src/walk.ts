@@ -50,6 +50,10 @@ export interface WalkOptions {
   readonly limits?: WalkLimits;
   /** What is left out, a directory with all it holds. Never asked about the root. */
   readonly ignored?: (path: Buffer, type: EntryType | 'special') => boolean;
+  /** Called with each directory before its names are read: whoever wants to hear of changes listens from then on. */
+  readonly entering?: (directory: Directory, path: Buffer) => void;
+  /** Called for a socket, FIFO or device, which is then left out; without it, one ends the walk. */
+  readonly special?: (path: Buffer, stat: Stat) => void;
   /**
    * SHA-256 of a file's content, 32 bytes; the default reads it. The stat was taken just before; ENOENT means that the
    * file went away meanwhile.
@@ -77,15 +81,19 @@ class Walk {
   readonly #beneath: Beneath;
   readonly #ignored: NonNullable<WalkOptions['ignored']>;
   readonly #content: NonNullable<WalkOptions['content']>;
+  readonly #entering: WalkOptions['entering'];
+  readonly #special: WalkOptions['special'];
   readonly #limits: WalkLimits;
   readonly #entries: Mutable<Entry>[] = [];
   readonly #stats: Stat[] = [];
   readonly #linked = new Map<string, { readonly nlink: number; readonly entries: Mutable<Entry>[] }>();
   #bytes = 0;
 
-  constructor(beneath: Beneath, { ignored, content, limits }: WalkOptions) {
+  constructor(beneath: Beneath, { ignored, entering, special, content, limits }: WalkOptions) {
     this.#beneath = beneath;
     this.#ignored = ignored ?? (() => false);
+    this.#entering = entering;
+    this.#special = special;
     this.#content = content ?? contentHash;
     this.#limits = limits ?? WALK_LIMITS;
   }
@@ -131,6 +139,7 @@ class Walk {
   /** Adds what a directory holds; returns the directories in it. */
   #names(directory: Directory, path: Buffer): Buffer[] {
     const below: Buffer[] = [];
+    this.#entering?.(directory, path);
     for (const name of readable(path, () => directory.names())) {
       const each = joinPath(path, name);
       if (each.length >= PATH_MAX)
@@ -145,7 +154,11 @@ class Walk {
     if (!stat) return undefined;
     const type = typeOf(stat.mode);
     if (path.length > 0 && this.#ignored(path, type)) return undefined;
-    if (type === 'special') throw new WalkError('special-file', path, `a ${kindOf(stat.mode)}`);
+    if (type === 'special') {
+      if (!this.#special) throw specialFile(path, stat);
+      this.#special(path, stat);
+      return undefined;
+    }
     if (this.#entries.length >= this.#limits.entries)
       throw new WalkError('too-many-entries', path, `more than ${this.#limits.entries} entries`);
     if (type === 'file') {
@@ -208,7 +221,7 @@ export function lookAt(
   let stat = before;
   for (let tries = 0; tries < PATIENCE; tries++) {
     const type = typeOf(stat.mode);
-    if (type === 'special') throw new WalkError('special-file', path, `a ${kindOf(stat.mode)}`);
+    if (type === 'special') throw specialFile(path, stat);
     const xattrs = directory.xattrs(name);
     const hashed = type === 'file' ? content(directory, name, stat, path) : undefined;
     const target = type === 'link' ? directory.readLink(name) : undefined;
@@ -232,6 +245,10 @@ export function lookAt(
   }
   throw new WalkError('changing', path, `changed ${PATIENCE} times while it was read`);
 }
+
+/** What says that a socket, FIFO or device is in the way of a state. */
+export const specialFile = (path: Buffer, stat: Stat): WalkError =>
+  new WalkError('special-file', path, `a ${kindOf(stat.mode)}`);
 
 const gone = (path: Buffer): Error =>
   Object.assign(new Error(`ENOENT: ${path.toString()}`), { code: 'ENOENT' });
