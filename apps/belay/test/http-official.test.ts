@@ -6,8 +6,9 @@ import { createRequire } from 'node:module';
 import { connect, type Socket } from 'node:net';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { checkTrace } from '@belay/trace';
+import { checkTrace, readTrace } from '@belay/trace';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { readTurns, type Turn } from '../src/turns.js';
 import { contentOf, endAll, later, listen, ofType } from './http-proxied.js';
 import { freshFolder, node, program, recordsIn, start, tracesIn } from './proxied.js';
 
@@ -112,12 +113,54 @@ function passed({ connections }: Tap): { c2s: string[]; s2c: string[] } {
 
 /** What the official client was told. A process of its own, as clients are. */
 async function drive(mode: Mode, url: string): Promise<unknown> {
-  const child = spawn(node, [program('http-client'), mode, url], { stdio: ['ignore', 'pipe', 'inherit'] });
+  return await told([program('http-client'), mode, url]);
+}
+
+/** What a client, a process of its own, printed of what it was told. */
+async function told(client: readonly string[]): Promise<unknown> {
+  const child = spawn(node, client, { stdio: ['ignore', 'pipe', 'inherit'] });
   let text = '';
   child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
   const [code] = (await once(child, 'close')) as [number];
   expect(code).toBe(0);
   return JSON.parse(text) as unknown;
+}
+
+/** client -> tap -> belay proxy --http -> tap -> server. `stop` returns the folder of the trace. */
+async function between(
+  serverPort: number,
+  path: string,
+): Promise<{ url: string; before: Tap; after: Tap; stop: () => Promise<string> }> {
+  const after = await tap(() => serverPort);
+  let port = 0;
+  const before = await tap(() => port);
+  const folder = freshFolder();
+  const run = start(
+    [
+      'proxy',
+      '--json',
+      '--http',
+      `http://127.0.0.1:${after.port}${path}`,
+      '--allow-host',
+      `127.0.0.1:${before.port}`,
+    ],
+    { BELAY_TRACE_DIR: folder },
+  );
+  later(() => void run.child.kill('SIGKILL'));
+  await expect.poll(() => run.stdout().toString(), { timeout: 10_000 }).toContain('\n');
+  const { url } = JSON.parse(run.stdout().toString()) as { url: string };
+  expect(run.stderr()).toContain(`belay: proxy listening on ${url}\n`);
+  port = Number(new URL(url).port);
+  return {
+    url: `http://127.0.0.1:${before.port}${path}`,
+    before,
+    after,
+    stop: async () => {
+      run.child.kill('SIGTERM');
+      expect(await run.ended).toBe(0);
+      return folder;
+    },
+  };
 }
 
 describe.each<Mode>(['streamableHttp', 'sse'])('server-everything %s', (mode) => {
@@ -128,38 +171,7 @@ describe.each<Mode>(['streamableHttp', 'sse'])('server-everything %s', (mode) =>
   afterAll(() => void server.child.kill('SIGKILL'));
   afterEach(endAll);
 
-  async function proxied(): Promise<{ url: string; before: Tap; after: Tap; stop: () => Promise<string> }> {
-    const after = await tap(() => server.port);
-    let port = 0;
-    const before = await tap(() => port);
-    const folder = freshFolder();
-    const run = start(
-      [
-        'proxy',
-        '--json',
-        '--http',
-        `http://127.0.0.1:${after.port}${PATH[mode]}`,
-        '--allow-host',
-        `127.0.0.1:${before.port}`,
-      ],
-      { BELAY_TRACE_DIR: folder },
-    );
-    later(() => void run.child.kill('SIGKILL'));
-    await expect.poll(() => run.stdout().toString(), { timeout: 10_000 }).toContain('\n');
-    const { url } = JSON.parse(run.stdout().toString()) as { url: string };
-    expect(run.stderr()).toContain(`belay: proxy listening on ${url}\n`);
-    port = Number(new URL(url).port);
-    return {
-      url: `http://127.0.0.1:${before.port}${PATH[mode]}`,
-      before,
-      after,
-      stop: async () => {
-        run.child.kill('SIGTERM');
-        expect(await run.ended).toBe(0);
-        return folder;
-      },
-    };
-  }
+  const proxied = () => between(server.port, PATH[mode]);
 
   test('the client is told the same, direct and through the proxy, and the taps saw the same bytes', async () => {
     const direct = await drive(mode, `http://127.0.0.1:${server.port}${PATH[mode]}`);
@@ -195,3 +207,50 @@ describe.each<Mode>(['streamableHttp', 'sse'])('server-everything %s', (mode) =>
     expect(conversations.size).toBe(mode === 'sse' ? 3 : 6);
   });
 });
+
+describe.each([
+  ['a server of the official library', '2026-07-28', modern],
+  ['server-everything, which does not speak it', '2025-11-25', () => everything('streamableHttp')],
+] as const)('the official client of 2026-07-28 and %s', (_, version, startServer) => {
+  let server: { child: ChildProcess; port: number };
+  beforeAll(async () => {
+    server = await startServer();
+  });
+  afterAll(() => void server.child.kill('SIGKILL'));
+  afterEach(endAll);
+
+  test('is told the same, direct and through the proxy, and the taps saw the same bytes', async () => {
+    const client = [program('modern-client'), 'auto', 'http'];
+    const direct = await told([...client, `http://127.0.0.1:${server.port}/mcp`]);
+    const { url, before, after, stop } = await between(server.port, '/mcp');
+    expect(await told([...client, url])).toEqual(direct);
+    const folder = await stop();
+    const [near, far] = [passed(before), passed(after)];
+    expect(far.c2s).toEqual(near.c2s);
+    expect(far.s2c).toEqual(near.s2c);
+    const [path] = tracesIn(folder) as [string];
+    expect((await checkTrace(path)).problems).toEqual([]);
+    // The probe, and what was decided by its answer, are on record whichever way it went: an old server refuses it by a
+    // status of HTTP and an answer without an id.
+    const turns: Turn[] = [];
+    for await (const item of readTurns(readTrace(path))) if (item.type === 'turn') turns.push(item);
+    expect(turns[0]).toMatchObject({
+      method: 'server/discover',
+      outcome: version === '2026-07-28' ? 'ok' : 'unanswered',
+    });
+    expect(turns.find(({ method }) => method === 'initialize')?.protocol).toBe(
+      version === '2026-07-28' ? undefined : version,
+    );
+    const asked = turns.find(({ outcome }) => outcome === 'input_required');
+    expect(
+      turns.filter(({ continues }) => continues !== undefined && continues === asked?.call),
+    ).toHaveLength(version === '2026-07-28' ? 1 : 0);
+  });
+});
+
+/** A server of the official library that speaks 2026-07-28. */
+async function modern(): Promise<{ child: ChildProcess; port: number }> {
+  const child = spawn(node, [program('modern-server'), 'http'], { stdio: ['ignore', 'ignore', 'pipe'] });
+  const [port] = (await once(child.stderr, 'data')) as [Buffer];
+  return { child, port: Number(port.toString()) };
+}
