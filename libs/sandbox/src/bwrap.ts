@@ -16,7 +16,7 @@ export interface BwrapPlan {
   /** PATH of the command, whose folders stay visible. */
   readonly path: string | undefined;
   readonly home: string | undefined;
-  /** Real and effective user is root. */
+  /** Without a user name space, which only root can do. */
   readonly root: boolean;
   readonly hidden: readonly Seen[];
   /** Existing paths that the command is given, and ones of our own that it has to see. */
@@ -25,6 +25,8 @@ export interface BwrapPlan {
   readonly ports: string | undefined;
   /** Number of the descriptor that the filter is read from. */
   readonly filter: number | undefined;
+  /** Of the environment, what only the command is given. */
+  readonly settings: readonly (readonly [name: string, value: string])[];
 }
 
 /** What of the plan a reader of refusals has to know. */
@@ -121,6 +123,7 @@ export function bwrapCommand(plan: BwrapPlan): BwrapView {
     // Without a user name space, so that a workspace of any owner can be worked in as outside.
     ...(root ? ['CAP_DAC_OVERRIDE', 'CAP_FOWNER', 'CAP_CHOWN'].flatMap((name) => ['--cap-add', name]) : []),
     ...(plan.filter === undefined ? [] : ['--seccomp', String(plan.filter)]),
+    ...plan.settings.flatMap(([name, value]) => ['--setenv', name, value]),
     '--chdir',
     cwd,
     '--',

@@ -38,7 +38,8 @@ export function innerEnvironment(
 }
 
 /** What loaders and tools obey before anything is confined: a name like this may not reach a program outside. */
-const LOADED = /^LD_|^GCONV_PATH$|^GLIBC_TUNABLES$|^MALLOC_|^LOCPATH$|^NLSPATH$|^STRACE_|^BASH_|^ENV$/;
+const LOADED =
+  /^LD_|^GCONV_PATH$|^GLIBC_TUNABLES$|^MALLOC_|^LOCPATH$|^NLSPATH$|^STRACE_|^BASH_|^ENV$|^NODE_(?:OPTIONS|PATH|V8_COVERAGE|COMPILE_CACHE|REDIRECT_WARNINGS|DEBUG|ICU_DATA)|^OPENSSL_/;
 
 /** Splits an environment into what the programs that make the boundary may see, and what only the command is given. */
 export function splitEnvironment(env: Readonly<Record<string, string>>): {

@@ -26,5 +26,7 @@ export {
 export { ProbeError } from './probe-run.js';
 export type { Group as ProbeGroup } from './probe-rows.js';
 export type { Mark, RowResult } from './probe-verdict.js';
+export { readPolicyFile, type PolicyFileOptions } from './policy-file.js';
+export { POLICY_SCHEMA } from './policy-schema.js';
 export type { Canary, HeldLimit, Hole, SandboxRecord } from './record.js';
 export { prepare, type Prepared, type SandboxCommand, type SandboxHost } from './sandbox.js';

@@ -1,17 +1,19 @@
-/** The boundary that bubblewrap enforces, with strace to tell what it refused. */
+/** Boundaries on Linux: bubblewrap or Landlock to enforce them, strace to tell what they refused. */
 
 import { closeSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { bwrapCommand } from './bwrap.js';
-import { tryBoundary } from './canary.js';
-import { ControlGroup } from './cgroup.js';
+import { bwrapCommand, PORTS_FOLDER } from './bwrap.js';
+import { type CanaryOutcome, tryBoundary } from './canary.js';
 import { DenialLog } from './denial-log.js';
 import { hostListens, straceArguments } from './denials.js';
 import { innerEnvironment, splitEnvironment } from './environment.js';
 import { SandboxError } from './error.js';
-import { hiddenPaths, look, within } from './hidden.js';
-import { processesInside } from './processes.js';
-import type { HeldLimit, Hole, SandboxRecord } from './record.js';
+import { hiddenPaths, look, type Seen, within } from './hidden.js';
+import { LANDLOCK_SCRIPT, landlockAbi, landlockHoles, landlockPlan } from './landlock.js';
+import { LimitPlan } from './limits.js';
+import { PortForwarder, PORTS_SCRIPT } from './ports.js';
+import { processesInside, processTree } from './processes.js';
+import type { Hole, SandboxRecord } from './record.js';
 import type { Preparation, Prepared } from './sandbox.js';
 import { filterArch, filterClasses, seccompFilter } from './seccomp.js';
 import { findTool } from './tools.js';
@@ -23,198 +25,276 @@ const PRIVATE = ['/tmp', '/var/tmp', '/run'];
 /** What the programs that make the boundary are run with; they are named by their whole path. */
 const OUTER_PATH = '/usr/bin:/bin:/usr/sbin:/sbin';
 
-/** Throws SandboxError BACKEND_UNAVAILABLE where it is not there or does not work here. */
-export async function prepareBwrap(preparation: Preparation): Promise<Prepared> {
+type Argv = readonly [string, ...string[]];
+
+/** A back end, made ready for one policy. */
+interface Enforcer {
+  readonly name: 'bwrap' | 'landlock';
+  readonly holes: readonly Hole[];
+  /** The command line that runs `argv` inside; `hide` are more places to hide, `settings` more of the environment. */
+  command(
+    argv: Argv,
+    hide: readonly string[],
+    settings: readonly (readonly [string, string])[],
+  ): { readonly argv: Argv; readonly masked: readonly string[]; readonly writable: readonly string[] };
+  /** Processes inside, of the one that was spawned; `traced`: that is strace. */
+  inside(pid: number, traced: boolean): number[];
+  dispose(): void;
+}
+
+/** `backend`: what the policy asks for; `auto` takes bubblewrap where that works, else Landlock. */
+export async function prepareLinux(preparation: Preparation): Promise<Prepared> {
+  const { backend } = preparation.policy;
+  const makers: readonly ((from: Preparation, parts: Parts) => Promise<Enforcer> | Enforcer)[] =
+    backend === 'landlock'
+      ? [landlock]
+      : [
+          // As root in a container, name spaces may only be had together with one of users.
+          ...(preparation.host.root
+            ? [(from: Preparation, parts: Parts) => bubblewrap(from, parts, true)]
+            : []),
+          (from: Preparation, parts: Parts) => bubblewrap(from, parts, false),
+          ...(backend === 'auto' ? [landlock] : []),
+        ];
+  let failure: unknown;
+  for (const make of makers) {
+    try {
+      return await prepareWith(preparation, make);
+    } catch (error) {
+      if (!(error instanceof SandboxError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
+      // The first one's reason is the one worth telling.
+      failure ??= error;
+    }
+  }
+  throw failure;
+}
+
+interface Parts {
+  readonly hidden: readonly Seen[];
+  readonly filtered: boolean;
+  readonly path: string | undefined;
+}
+
+async function bubblewrap(
+  { policy, command, host }: Preparation,
+  { hidden, filtered, path }: Parts,
+  root: boolean,
+): Promise<Enforcer> {
+  const program = findTool('bwrap', host.path);
+  if (program === undefined) {
+    throw new SandboxError('BACKEND_UNAVAILABLE', 'bubblewrap is not installed', {
+      next: 'install bubblewrap and strace with the package manager of this machine',
+    });
+  }
+  const { network, profile } = policy;
+  if (network.mode === 'ports' && profile === 'strict') {
+    throw new SandboxError('NOT_SUPPORTED', 'ports are forwarded through unix sockets, which strict refuses');
+  }
+  const forwarder =
+    network.mode === 'ports' ? await PortForwarder.open(host.scratch, network.ports) : undefined;
+  const through =
+    network.mode === 'ports'
+      ? [process.execPath, PORTS_SCRIPT, PORTS_FOLDER, network.ports.join(','), '--']
+      : [];
+  const networked = network.mode === 'allow';
+  return {
+    name: 'bwrap',
+    holes: [
+      ...(profile === 'strict' && filtered ? [] : (['late-unix-socket'] as const)),
+      ...(networked ? (['network', 'udp', 'abstract-socket'] as const) : []),
+      ...(filtered ? [] : (['filter'] as const)),
+    ],
+    command: (argv, hide, settings) =>
+      bwrapCommand({
+        policy,
+        program,
+        argv: [...through, ...argv] as unknown as Argv,
+        cwd: command.cwd,
+        path,
+        home: host.home,
+        root,
+        hidden: [...hidden, ...hide.flatMap((place) => look(place) ?? [])],
+        shown: [...programPlaces(command.argv), ...programPlaces(through)],
+        ports: forwarder?.folder,
+        filter: filtered ? FILTER_FD : undefined,
+        settings,
+      }),
+    inside: (pid) => processesInside(pid).slice(through.length === 0 ? 0 : 1),
+    dispose: () => forwarder?.close(),
+  };
+}
+
+function landlock({ policy, host }: Preparation, { hidden, filtered }: Parts): Enforcer {
+  const abi = landlockAbi();
+  if (abi === 0) throw new SandboxError('BACKEND_UNAVAILABLE', 'this kernel has no Landlock');
+  const { network, roots, binds } = policy;
+  const refuse = (what: string): SandboxError =>
+    new SandboxError('NOT_SUPPORTED', `Landlock can not ${what}`);
+  if (network.mode === 'ports' || network.mode === 'loopback') throw refuse(`hold network: ${network.mode}`);
+  if (binds.some(({ from, to }) => from !== to)) throw refuse('show a folder at another path');
+  const inRoot = hidden.find(({ path }) => roots.some((root) => within(path, root)));
+  if (inRoot !== undefined) throw refuse(`hide ${inRoot.path}, which is in a folder that may be written`);
+  const temporary = mkdtempSync(join(host.scratch, 'belay-tmp-'));
+  const writable = { ...policy, roots: [...roots, ...binds.map(({ to }) => to)] };
+  return {
+    name: 'landlock',
+    holes: landlockHoles(policy, abi, filtered),
+    command(argv, hide, settings) {
+      const places = [...hidden, ...hide.flatMap((place) => look(place) ?? [])];
+      const plan = {
+        ...landlockPlan(writable, places, temporary, abi),
+        ...(filtered ? { filter: FILTER_FD } : {}),
+        env: {
+          ...Object.fromEntries(settings),
+          TMPDIR: temporary,
+          npm_config_cache: join(temporary, 'npm'),
+          PIP_CACHE_DIR: join(temporary, 'pip'),
+          UV_CACHE_DIR: join(temporary, 'uv'),
+        },
+      };
+      return {
+        argv: [process.execPath, LANDLOCK_SCRIPT, JSON.stringify(plan), '--', ...argv],
+        masked: places.map(({ path }) => path),
+        writable: [...writable.roots, temporary, '/dev'],
+      };
+    },
+    inside: (pid, traced) => processTree(pid).slice(traced ? 1 : 0),
+    dispose: () => rmSync(temporary, { recursive: true, force: true }),
+  };
+}
+
+async function prepareWith(
+  preparation: Preparation,
+  make: (from: Preparation, parts: Parts) => Promise<Enforcer> | Enforcer,
+): Promise<Prepared> {
   const { policy, host, command, digest } = preparation;
   const tool = (name: string): string | undefined => findTool(name, host.path);
-  const bwrap = tool('bwrap');
-  if (bwrap === undefined) {
-    throw new SandboxError('BACKEND_UNAVAILABLE', 'bubblewrap is not installed', {
-      next: 'apt install bubblewrap strace, or the like; or another --sandbox back end',
-    });
-  }
   const [strace, mkfifo, setpriv] = [tool('strace'), tool('mkfifo'), tool('setpriv')];
-  const named = policy.denials === 'named' && strace !== undefined && mkfifo !== undefined;
   const arch = filterArch();
   const strict = policy.profile === 'strict';
-  const limits = new LimitPlan(preparation, tool('prlimit'));
   const hidden = hiddenPaths(host.home, host.root, policy.hide, policy.show);
   const inner = innerEnvironment(command.env, policy.roots);
-  const { outer, inner: withheld } = splitEnvironment(inner.env);
-
-  /** bwrap's command line for `argv`; `hide` is one more place to hide. */
-  const boundary = (argv: readonly [string, ...string[]], hide: readonly string[]) =>
-    bwrapCommand({
-      policy,
-      program: bwrap,
-      argv,
-      cwd: command.cwd,
-      path: inner.env['PATH'],
-      home: host.home,
-      root: host.root,
-      hidden: [...hidden, ...hide.flatMap((path) => look(path) ?? [])],
-      shown: programPlaces(command.argv),
-      ports: undefined,
-      filter: arch === undefined ? undefined : FILTER_FD,
-    });
-  const filterFd = (traced: boolean): readonly number[] =>
+  const { outer, inner: settings } = splitEnvironment(inner.env);
+  const filterFds = (traced: boolean): readonly number[] =>
     arch === undefined ? [] : [openUnnamed(host.scratch, seccompFilter({ arch, strict, traced }))];
 
-  const bash = host.canary ? tool('bash') : undefined;
-  const outcome =
-    bash === undefined
-      ? undefined
-      : await tryBoundary({
-          bash,
-          scratch: host.scratch,
-          outside: [...new Set([host.home, host.scratch, '/', dirname(command.cwd)])].filter(
-            (folder): folder is string =>
-              folder !== undefined && !policy.roots.some((root) => within(folder, root)),
-          ),
-          inside: (argv, hide) => {
-            const fds = filterFd(false);
-            return {
-              argv: boundary(argv, [hide]).argv,
-              fds,
-              close: () => fds.forEach((fd) => closeSync(fd)),
-            };
-          },
-        });
-  if (outcome?.ran === false) {
-    throw new SandboxError('BACKEND_UNAVAILABLE', `bubblewrap does not work here: ${outcome.message}`);
-  }
-  const canary =
-    outcome === undefined || policy.network.mode !== 'allow'
-      ? outcome?.canary
-      : { read: outcome.canary.read, write: outcome.canary.write };
-  const held = canary === undefined || Object.values(canary).every((refused) => refused);
-
-  const view = boundary(limits.wrap(command.argv), []);
-  const log = named
-    ? DenialLog.open(host.scratch, mkfifo, {
+  const enforcer = await make(preparation, {
+    hidden,
+    filtered: arch !== undefined,
+    path: inner.env['PATH'],
+  });
+  const limits = new LimitPlan(policy.limits, host.root, tool('prlimit'));
+  let log: DenialLog | undefined;
+  let fds: readonly number[] = [];
+  const release = (): void => {
+    log?.close();
+    limits.remove();
+    enforcer.dispose();
+  };
+  try {
+    // Runs while the rest is made ready.
+    const trying = canaryOf(preparation, enforcer, tool('bash'), filterFds);
+    const view = enforcer.command(limits.wrap(command.argv), [], settings);
+    if (policy.denials === 'named' && strace !== undefined && mkfifo !== undefined) {
+      log = DenialLog.open(host.scratch, mkfifo, {
         masked: view.masked,
         writable: view.writable,
         binds: policy.binds,
         network: policy.network.mode,
         hostListens,
-      })
-    : undefined;
-  const fds = filterFd(named && arch !== undefined);
-  const [program, ...rest] = view.argv;
-  const separator = rest.length - limits.wrap(command.argv).length - 1;
-  const settings = withheld.flatMap(([name, value]) => ['--setenv', name, value]);
-  const started = [program, ...rest.slice(0, separator), ...settings, ...rest.slice(separator)];
-  const traced =
-    log === undefined || strace === undefined
-      ? started
-      : [strace, ...straceArguments(policy.network.mode, log.output, arch !== undefined), '--', ...started];
-  // strace does not end what it traces when it is killed by our death, unless it is killed itself.
-  const argv = setpriv === undefined ? traced : [setpriv, '--pdeathsig', 'KILL', ...traced];
-
-  let running: number | undefined;
-  return {
-    argv: argv as [string, ...string[]],
-    cwd: command.cwd,
-    env: { ...outer, PATH: outer['PATH'] ?? OUTER_PATH },
-    fds,
-    record: {
+      });
+    }
+    const traced =
+      log === undefined || strace === undefined
+        ? view.argv
+        : [
+            strace,
+            ...straceArguments(policy.network.mode, log.output, arch !== undefined),
+            '--',
+            ...view.argv,
+          ];
+    fds = filterFds(log !== undefined);
+    const outcome = await trying;
+    if (outcome?.ran === false) {
+      for (const fd of fds) closeSync(fd);
+      throw new SandboxError(
+        'BACKEND_UNAVAILABLE',
+        `${enforcer.name} does not work here: ${outcome.message}`,
+      );
+    }
+    const held = outcome === undefined || Object.values(outcome.canary).every((refused) => refused);
+    const record: SandboxRecord = {
       profile: policy.profile,
-      backend: held ? 'bwrap' : 'none',
-      ...(held ? {} : { attempted: 'bwrap' as const }),
+      backend: held ? enforcer.name : 'none',
+      attempted: held ? undefined : enforcer.name,
       policy: digest,
       network: policy.network.mode,
-      ...(policy.network.mode === 'ports' ? { ports: policy.network.ports } : {}),
+      ports: policy.network.mode === 'ports' ? policy.network.ports : undefined,
       roots: policy.roots,
       hidden: hidden.map(({ path }) => path),
-      holes: holesOf(preparation, arch !== undefined),
+      holes: enforcer.holes,
       limits: limits.held,
       filter:
         arch === undefined ? { told: [], silent: [] } : filterClasses({ strict, traced: log !== undefined }),
       naming: policy.denials === 'off' ? 'off' : log === undefined ? 'unnamed' : 'named',
       environment: inner.changed,
-      canary,
-    } satisfies SandboxRecord,
-    started(pid) {
-      for (const fd of fds) closeSync(fd);
-      running = pid;
-      if (pid !== undefined) limits.take(pid);
-    },
-    onDenial(listener) {
-      log?.listen(listener);
-    },
-    live: () => (running === undefined ? [] : processesInside(running, true)),
-    drain() {
-      log?.drain();
-    },
-    dispose() {
-      log?.close();
-      limits.remove();
-      return Promise.resolve();
-    },
-  };
-}
-
-function holesOf({ policy }: Preparation, filtered: boolean): Hole[] {
-  const networked = policy.network.mode === 'allow';
-  return [
-    ...(policy.profile === 'strict' && filtered ? [] : (['late-unix-socket'] as const)),
-    ...(networked ? (['network', 'udp', 'abstract-socket'] as const) : []),
-    ...(filtered ? [] : (['filter'] as const)),
-  ];
-}
-
-/** What holds each limit of the policy: rlimits by a program inside, control groups from outside. */
-class LimitPlan {
-  readonly held: readonly HeldLimit[];
-  readonly #prefix: readonly string[];
-  readonly #group: ControlGroup | undefined;
-
-  constructor({ policy: { limits }, host: { root } }: Preparation, prlimit: string | undefined) {
-    const { memory, processes } = limits;
-    const together = [
-      ...(memory === undefined ? [] : [{ name: 'memory' as const, value: memory }]),
-      ...(processes === undefined ? [] : [{ name: 'pids' as const, value: processes }]),
-    ];
-    this.#group =
-      together.length === 0
-        ? undefined
-        : ControlGroup.make(`belay-${process.pid}-${Date.now().toString(36)}`, together);
-    const options: string[] = [];
-    const held: HeldLimit[] = [];
-    for (const [limit, option, controller] of RLIMITS) {
-      const value = limits[limit];
-      if (value === undefined) continue;
-      if (controller !== undefined && this.#group?.held.has(controller) === true) {
-        held.push({ limit, value, by: 'cgroup' });
-      } else if (prlimit !== undefined && !(root && limit === 'processes')) {
-        options.push(`--${option}=${value}`);
-        held.push({ limit, value, by: 'rlimit' });
-      } else held.push({ limit, value, by: 'none' });
-    }
-    this.held = held;
-    this.#prefix = options.length === 0 || prlimit === undefined ? [] : [prlimit, ...options, '--'];
-  }
-
-  wrap(argv: readonly [string, ...string[]]): [string, ...string[]] {
-    return [...this.#prefix, ...argv] as [string, ...string[]];
-  }
-
-  take(pid: number): void {
-    this.#group?.take(pid);
-  }
-
-  remove(): void {
-    this.#group?.remove();
+      canary: outcome?.canary,
+    };
+    let running: number | undefined;
+    return {
+      // strace lets go of what it traces when its parent is gone; killed itself, it takes it along.
+      argv: (setpriv === undefined ? traced : [setpriv, '--pdeathsig', 'KILL', ...traced]) as unknown as Argv,
+      cwd: command.cwd,
+      env: { ...outer, PATH: outer['PATH'] ?? OUTER_PATH },
+      fds,
+      record,
+      started(pid) {
+        for (const fd of fds) closeSync(fd);
+        running = pid;
+        if (pid !== undefined) limits.take(pid);
+      },
+      onDenial: (listener) => log?.listen(listener),
+      live: () => (running === undefined ? [] : enforcer.inside(running, log !== undefined)),
+      drain: () => log?.drain(),
+      dispose() {
+        release();
+        return Promise.resolve();
+      },
+    };
+  } catch (error) {
+    release();
+    throw error;
   }
 }
 
-/** `data` and not `as`: runtimes reserve far more address space than they use. No process limit holds root. */
-const RLIMITS = [
-  ['memory', 'data', 'memory'],
-  ['processes', 'nproc', 'pids'],
-  ['cpu', 'cpu', undefined],
-  ['fileSize', 'fsize', undefined],
-] as const;
+/** The self-test; undefined where it is not asked for, or there is no shell to do it with. */
+async function canaryOf(
+  { policy, host, command }: Preparation,
+  enforcer: Enforcer,
+  bash: string | undefined,
+  filterFds: (traced: boolean) => readonly number[],
+): Promise<CanaryOutcome | undefined> {
+  if (!host.canary || bash === undefined) return undefined;
+  const places = [host.home, host.scratch, '/', dirname(command.cwd)];
+  const outcome = await tryBoundary({
+    bash,
+    scratch: host.scratch,
+    outside: [...new Set(places)].filter(
+      (folder): folder is string =>
+        folder !== undefined && !policy.roots.some((root) => within(folder, root)),
+    ),
+    inside: (argv, hide) => {
+      const fds = filterFds(false);
+      const close = (): void => {
+        for (const fd of fds) closeSync(fd);
+      };
+      return { argv: enforcer.command(argv, [hide], []).argv, fds, close };
+    },
+  });
+  if (!outcome.ran || policy.network.mode !== 'allow') return outcome;
+  const { read, write } = outcome.canary;
+  return { ran: true, canary: { read, write } };
+}
 
 /**
  * Where a command's own files are, should that be private inside: of a file of its command line, the folder that is

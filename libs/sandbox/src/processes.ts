@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 
 /** Children of all threads of a process; none where it is gone. */
-export function childrenOf(pid: number): number[] {
+function childrenOf(pid: number): number[] {
   try {
     return readdirSync(`/proc/${pid}/task`).flatMap((thread) =>
       readFileSync(`/proc/${pid}/task/${thread}/children`, 'latin1')
@@ -32,15 +32,19 @@ const nameSpaceOf = (pid: number): string | undefined => {
 };
 
 /**
- * Descendants of `pid` that are inside: in a process name space of their own where `separate`, without its first
- * process, which is the boundary's. Orphans stay children of that one, so none is missed.
+ * Descendants of `pid` in a process name space of their own, without its first process, which is the boundary's. Orphans
+ * stay children of that one, so none is missed.
  */
-export function processesInside(pid: number, separate: boolean): number[] {
-  if (!separate) return [pid, ...descendantsOf(pid)];
+export function processesInside(pid: number): number[] {
   const outside = nameSpaceOf(process.pid);
   const inside = [...descendantsOf(pid)].filter((each) => {
     const own = nameSpaceOf(each);
     return own !== undefined && own !== outside;
   });
   return inside.slice(1);
+}
+
+/** `pid` and its descendants. An orphan's parent is the machine's first process: it is missed. */
+export function processTree(pid: number): number[] {
+  return [pid, ...descendantsOf(pid)];
 }

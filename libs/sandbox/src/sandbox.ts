@@ -4,9 +4,10 @@ import { homedir, tmpdir } from 'node:os';
 import type { Denial } from './denial.js';
 import { SandboxError } from './error.js';
 import { look } from './hidden.js';
-import { prepareBwrap } from './linux.js';
+import { prepareLinux } from './linux.js';
+import { prepareSeatbelt } from './mac.js';
 import { normalPolicy, policyDigest, type SandboxPolicy } from './policy.js';
-import { processesInside } from './processes.js';
+import { processTree } from './processes.js';
 import type { SandboxRecord } from './record.js';
 
 /** What to run; `env` is the whole environment. */
@@ -90,14 +91,17 @@ export async function prepare(
     },
   };
   for (const { from } of normal.binds) existingFolder(from);
-  switch (normal.backend) {
-    case 'none':
-      return withoutBoundary(preparation);
-    case 'bwrap':
-      return prepareBwrap(preparation);
-    default:
-      return prepareBwrap(preparation);
+  const { backend } = normal;
+  if (backend === 'none') return withoutBoundary(preparation);
+  const mac = process.platform === 'darwin';
+  if (mac ? backend === 'bwrap' || backend === 'landlock' : backend === 'seatbelt') {
+    throw new SandboxError('BACKEND_UNAVAILABLE', `${backend} is not of this platform`);
   }
+  if (mac) return prepareSeatbelt(preparation);
+  if (process.platform === 'linux') return prepareLinux(preparation);
+  throw new SandboxError('BACKEND_UNAVAILABLE', `there is no sandbox for ${process.platform}`, {
+    next: '--sandbox none runs without one, and says so',
+  });
 }
 
 function existingFolder(path: string): string {
@@ -148,7 +152,7 @@ function withoutBoundary({ policy, digest, command }: Preparation): Prepared {
     onDenial() {
       // Nothing is refused.
     },
-    live: () => (running === undefined ? [] : processesInside(running, false)),
+    live: () => (running === undefined ? [] : processTree(running)),
     drain() {
       // Nothing is refused.
     },
