@@ -18,6 +18,9 @@ export interface CliConfig {
   readonly session: string | undefined;
   /** `BELAY_TRACE_DIR`: where traces go; alone, it is enough to record. */
   readonly traceDir: string | undefined;
+  /** `BELAY_SANDBOX_SCOPE`: the folder that a contained server may write; `BELAY_SANDBOX_NETWORK`: what it may reach. */
+  readonly sandboxScope: string | undefined;
+  readonly sandboxNetwork: string | undefined;
   /** `BELAY_STATE`, else `$XDG_STATE_HOME/belay`: traces, spools, secrets; mode 0700. */
   readonly state: string;
   /** `$XDG_CONFIG_HOME/belay/credentials`; mode 0600. */
@@ -52,6 +55,8 @@ export function readConfig(): CliConfig {
     auditorKey: set('BELAY_AUDITOR_KEY'),
     session: set('BELAY_SESSION'),
     traceDir: set('BELAY_TRACE_DIR'),
+    sandboxScope: set('BELAY_SANDBOX_SCOPE'),
+    sandboxNetwork: set('BELAY_SANDBOX_NETWORK'),
     state: set('BELAY_STATE') ?? join(set('XDG_STATE_HOME') ?? join(homedir(), '.local', 'state'), 'belay'),
     credentials: join(set('XDG_CONFIG_HOME') ?? join(homedir(), '.config'), 'belay', 'credentials'),
     settings: join(set('XDG_CONFIG_HOME') ?? join(homedir(), '.config'), 'belay', 'settings.json'),

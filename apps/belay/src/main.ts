@@ -44,6 +44,10 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     description: 'open one commitment for an auditor, or check an opening',
     load: () => import('./reveal.js'),
   },
+  sandbox: {
+    description: 'prove the boundary that MCP servers run in',
+    load: () => import('./sandbox.js'),
+  },
   status: {
     description: 'what is spooled, acknowledged, refused, dropped',
     load: () => import('./status.js'),
