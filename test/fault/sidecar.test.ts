@@ -175,8 +175,8 @@ describe('while an agent works through the proxy', () => {
       const problems = checked.trace.problems.map(({ code }) => code);
       expect(problems).toContain('missing_close');
       expect(problems.filter((code) => code !== 'torn_tail')).toEqual(['missing_close']);
-      // The last frame may have become a line and no record: then it says which.
-      expect(checked.findings.filter(({ code }) => code !== 'cut_off')).toEqual([]);
+      // The last frame may have become a line and no record, or a record whose line was not written: it says which.
+      for (const { code } of checked.findings) expect(['cut_off', 'not_acknowledged']).toContain(code);
       const [, attested, lines] = /^attested (\d+)\/(\d+)$/.exec(checked.integrity) ?? [];
       expect(Number(attested)).toBeGreaterThanOrEqual(100);
       expect(Number(lines) - Number(attested)).toBeLessThanOrEqual(2);

@@ -49,6 +49,8 @@ type OpenCode =
   | 'not_acknowledged'
   | 'not_sent'
   | 'refused'
+  /** The sink had failed to observe it: its line commits to nothing. */
+  | 'unobserved'
   /** Acknowledged by the spool's word; lines or proofs are not kept (any more). */
   | 'not_kept'
   | 'no_key';
@@ -109,6 +111,7 @@ const MESSAGES: Readonly<Record<BadCode | OpenCode, string>> = {
   not_acknowledged: 'not acknowledged (yet)',
   not_sent: 'never sent: a gap that is disclosed',
   refused: 'refused by the collector',
+  unobserved: 'the recorder failed on it, and its line commits to nothing',
   not_kept: 'acknowledged, but lines or proofs are not kept here (any more)',
   no_key: "the log's key is not known here: give it with --key",
 };
@@ -223,7 +226,8 @@ class Comparison {
       return;
     }
     const content = contentOf(record);
-    if (line.digest === undefined) this.#at('never_said', record, seq);
+    if (line.digest === undefined)
+      this.#at(line.kind === 'x.frame' ? 'unobserved' : 'never_said', record, seq);
     else if (
       content === undefined ||
       line.digest !== commitment(commitmentSalt(secret, seq), content) ||

@@ -30,7 +30,7 @@ function make() {
     'steps',
     { inputSchema: z.object({ steps: z.number() }) },
     async ({ steps }, { mcpReq }) => {
-      const progressToken = mcpReq._meta?.progressToken;
+      const { _meta: { progressToken } = {} } = mcpReq;
       for (let progress = 1; progress <= steps && progressToken !== undefined; progress++)
         await mcpReq.notify({
           method: 'notifications/progress',
