@@ -86,6 +86,8 @@ export function gapText(gap: Record<string, unknown>): string {
   switch (gap['reason']) {
     case 'write':
       return `the disk refused ${count === 1 ? 'a record' : `${count} records`}${code}`;
+    case 'sync':
+      return `the disk did not make durable what it took${code}: how much of it is there shows after a loss of power`;
     case 'torn':
       return `${count} bytes at the end were no record and were cut off${code}`;
     case 'observer': {

@@ -116,8 +116,11 @@ interface StderrBody {
 
 interface GapBody {
   readonly type: 'gap';
-  /** `write`: the disk refused records; `torn`: bytes at the end were no record; `observer`: the recorder failed. */
-  readonly reason: 'write' | 'torn' | 'observer';
+  /**
+   * `write`: the disk refused records; `torn`: bytes at the end were no record; `observer`: the recorder failed; `sync`:
+   * the disk took records and did not say that they are durable.
+   */
+  readonly reason: 'write' | 'torn' | 'observer' | 'sync';
   /** Records lost, or bytes in case of `torn`. */
   readonly count: number;
   /** Error code, where there is one. */

@@ -90,6 +90,7 @@ export class TraceWriter {
   #reason: string | undefined;
   #syncing = false;
   #syncWanted = false;
+  #syncFailed = false;
   readonly #stage = new LineStage();
   /** Writes records of large frames, where the process allows it a thread. */
   #secondHand: SecondHand | undefined;
@@ -231,7 +232,8 @@ export class TraceWriter {
     this.#syncing = true;
     this.#syncWanted = this.#secondHand?.busy ?? false;
     const began = this.#clock.monotonic();
-    fdatasync(this.#fd, () => {
+    fdatasync(this.#fd, (error) => {
+      if (error !== null) this.#notDurable(error);
       const took = (this.#clock.monotonic() - began) / 1_000;
       setTimeout(
         () => {
@@ -241,6 +243,13 @@ export class TraceWriter {
         Math.min(MAX_SYNC_INTERVAL, Math.max(SYNC_INTERVAL, SYNC_SHARE * took)),
       ).unref();
     });
+  }
+
+  /** Told once: after an error nobody can say which records are on the disk and which only seem to be. */
+  #notDurable({ code }: NodeJS.ErrnoException): void {
+    if (this.#fd === undefined || this.#syncFailed) return;
+    this.#syncFailed = true;
+    this.append({ type: 'gap', reason: 'sync', count: 0, code });
   }
 
   /** Writes the `close` record, makes the file durable and closes it. Nothing can be appended afterwards. */
