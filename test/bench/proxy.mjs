@@ -1,7 +1,7 @@
 // What `belay proxy` adds to a small call, what it leaves of the throughput of large answers, and the memory it takes.
-// Small calls: the same MCP server behind the proxy and bare, calls alternating in one run
-// so that both see the same machine. Trace on; forwarding on where a service answers (`--url`/BELAY_TOKEN are not used
-// here: the recorder's cost is the same, the lines go to a spool).
+// Small calls: the same MCP server behind the proxy and bare, calls alternating in one run so that both see the same
+// machine. Two at a time and no more: what a third pair of processes takes from the caches is no cost of a proxy. What a
+// process with nothing but pipe() adds is measured the same way, and is what is left for the recorder to add to.
 import { spawn } from 'node:child_process';
 import { createRequire } from 'node:module';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -11,6 +11,11 @@ import { fileURLToPath } from 'node:url';
 import { randomBytes } from 'node:crypto';
 import { formatCredential, newIdentifier } from '@belay/contracts';
 import { median, quantile, table } from './measure.mjs';
+
+// A collector in a process of its own: it takes lines and signs for them.
+const COLLECTOR = `import { SmallCollector } from '@belay/testkit';
+const collector = new SmallCollector();
+console.log(JSON.stringify({ BELAY_URL: await collector.listen(), BELAY_TOKEN: collector.token }));`;
 
 const CLI = fileURLToPath(new URL('../../apps/belay/bin/belay.js', import.meta.url));
 const require = createRequire(import.meta.url);
@@ -62,24 +67,38 @@ export async function run({ scale }) {
       BELAY_URL: 'http://127.0.0.1:9',
       BELAY_TOKEN: token,
     };
-    for (const [what, server, count] of [
-      ['server that answers at once', [join(dir, 'echo.cjs')], 3_000],
-      ['server-everything, echo', [everything, 'stdio'], 1_000],
-    ]) {
-      const calls = Math.round(count * scale);
-      const [bare, recorded, forwarded] = await measure(server, [null, record, away], calls);
-      for (const [name, found] of [
-        ['recording', recorded],
-        ['recording, collector away', forwarded],
+    const collector = await startCollector();
+    const sent = { ...record, BELAY_STATE: join(dir, 'sent'), ...collector.env };
+    const proxy = [CLI, 'proxy', '--', process.execPath];
+    try {
+      for (const [what, server, count] of [
+        ['server that answers at once', [join(dir, 'echo.cjs')], 3_000],
+        ['server-everything, echo', [everything, 'stdio'], 1_000],
       ]) {
-        rows.push({
-          what: `${String(what)}: ${name}`,
-          'bare p50 us': median(bare).toFixed(0),
-          'proxied p50 us': median(found).toFixed(0),
-          'added p50 us': median(found.map((time, at) => time - bare[at])).toFixed(0),
-          'added p99 us': (quantile(found, 0.99) - quantile(bare, 0.99)).toFixed(0),
-        });
+        for (const [name, through, env] of [
+          ['pipe() alone', [join(dir, 'pipe.cjs')], {}],
+          ['recording', proxy, record],
+          ['recording, forwarding', proxy, sent],
+          ['recording, collector away', proxy, away],
+        ]) {
+          const [bare, found] = await measure(
+            [
+              { args: server, env: {} },
+              { args: [...through, ...server], env },
+            ],
+            Math.round(count * scale),
+          );
+          rows.push({
+            what: `${what}: ${name}`,
+            'bare p50 us': median(bare).toFixed(0),
+            'through p50 us': median(found).toFixed(0),
+            'added p50 us': median(found.map((time, at) => time - bare[at])).toFixed(0),
+            'added p99 us': (quantile(found, 0.99) - quantile(bare, 0.99)).toFixed(0),
+          });
+        }
       }
+    } finally {
+      collector.stop();
     }
     console.log(`\n${table(rows)}`);
     return { stream, calls: rows };
@@ -93,7 +112,7 @@ async function throughput(dir, scale) {
   const flood = (count) => [join(dir, 'flood.cjs'), String(10 * MB), String(count)];
   const piped = (count) => [join(dir, 'pipe.cjs'), ...flood(count)];
   const proxied = (count) => [CLI, 'proxy', '--', process.execPath, ...flood(count)];
-  const count = Math.max(5, Math.round(50 * scale));
+  const count = Math.max(5, Math.round(100 * scale));
   const found = { pipe: [], proxy: [] };
   for (let round = 0; round < 5; round++) {
     found.pipe.push((await flow(dir, piped(count))).rate);
@@ -142,10 +161,18 @@ function rss(pid) {
   }
 }
 
+async function startCollector() {
+  const child = spawn(process.execPath, ['--input-type=module', '-e', COLLECTOR], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    cwd: fileURLToPath(new URL('.', import.meta.url)),
+  });
+  const env = await new Promise((resolve) => child.stdout.once('data', (line) => resolve(JSON.parse(line))));
+  return { env, stop: () => child.kill() };
+}
+
 /** Microseconds per call for each way to start the server, one call of each in turn. */
-async function measure(server, ways, calls) {
-  const peers = ways.map((env) => {
-    const args = env === null ? server : [CLI, 'proxy', '--', process.execPath, ...server];
+async function measure(ways, calls) {
+  const peers = ways.map(({ args, env }) => {
     const child = spawn(process.execPath, args, {
       stdio: ['pipe', 'pipe', 'ignore'],
       env: { ...process.env, ...env },

@@ -161,21 +161,22 @@ export class Recorder {
     const findings = new Set<string>(content.findings);
     const drafts = this.#envelopes(direction, frame, content, findings, carried);
     const seqs = epoch && drafts.map((make) => epoch.reserve(this.#guarded(direction, frame, make)));
-    const known = {
-      type: 'frame',
-      dir: direction,
-      size: frame.size,
+    const { size } = frame;
+    const rest = {
       oversize: isOversize(frame) ? true : undefined,
       skimmed: skimmedOf(frame),
       seqs,
       findings: findings.size === 0 ? undefined : [...findings],
-      ...carried,
     } as const;
     // A frame of the stdio server has been forwarded already, in pieces.
     if (direction === 's2c' && carried === undefined && frame.parts !== undefined) {
-      trace?.appendLater(known, frame.parts);
+      trace?.appendLater({ type: 'frame', dir: direction, size, ...rest }, frame.parts);
     } else {
-      trace?.append({ ...known, sha256: frame.sha256 }, frame.parts ?? frame.bytes);
+      const { sha256 } = frame;
+      trace?.append(
+        { type: 'frame', dir: direction, size, sha256, ...rest, ...carried },
+        frame.parts ?? frame.bytes,
+      );
     }
     if (content.messages.some(({ type }) => type === 'response')) trace?.sync();
     if (epoch === undefined) return;

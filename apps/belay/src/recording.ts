@@ -81,7 +81,7 @@ export class Recording {
           ...options.opening(secret),
           pid: process.pid,
         },
-        { wall: () => new Date().toISOString(), monotonic: () => performance.now() * 1000 },
+        { wall: wallClock(), monotonic: () => performance.now() * 1000 },
       ),
     );
     const recorder = new Recorder({
@@ -106,6 +106,20 @@ export class Recording {
       this.#warn('events wait in the spool; the next run sends them, or `belay forward`');
     }
   }
+}
+
+/** RFC 3339 in UTC. Most of it is the same for a second. */
+function wallClock(): () => string {
+  let [second, text] = [Number.NaN, ''];
+  return () => {
+    const now = Date.now();
+    const [whole, rest] = [Math.floor(now / 1_000), now % 1_000];
+    if (whole !== second) {
+      second = whole;
+      text = new Date(whole * 1_000).toISOString().slice(0, -4);
+    }
+    return `${text}${rest < 10 ? '00' : rest < 100 ? '0' : ''}${rest}Z`;
+  };
 }
 
 /** Recording must not keep an agent from its tools: what fails is told, and the run goes on without it. */

@@ -1,16 +1,25 @@
-import { createHash, createHmac } from 'node:crypto';
+import { createHash, hash } from 'node:crypto';
 import { canonical } from './canonical.js';
+import { mac, macHex } from './mac.js';
+
+/** Content up to this size is put behind its salt and hashed at once. */
+const ROOM = Buffer.alloc(16 * 1024);
 
 /** Salt of one line's commitment (32 bytes): keyed by the epoch's secret, so opening one says nothing of the others. */
 export function commitmentSalt(epochSecret: Buffer, seq: number): Buffer {
   if (epochSecret.length !== 32) throw new RangeError('an epoch secret is 32 bytes');
   if (!Number.isSafeInteger(seq) || seq < 1) throw new RangeError('seq is an integer from 1 to 2^53 - 1');
-  return createHmac('sha256', epochSecret).update(`belay/salt/v1\n${seq}`).digest();
+  return mac(epochSecret, `belay/salt/v1\n${seq}`);
 }
 
 /** `sha256:` commitment to content under a salt, FORMAT.md section 3. */
 export function commitment(salt: Buffer, content: Uint8Array): string {
-  return `sha256:${createHash('sha256').update(salt).update(content).digest('hex')}`;
+  const length = salt.length + content.length;
+  if (length > ROOM.length)
+    return `sha256:${createHash('sha256').update(salt).update(content).digest('hex')}`;
+  ROOM.set(salt);
+  ROOM.set(content, salt.length);
+  return `sha256:${hash('sha256', ROOM.subarray(0, length), 'hex')}`;
 }
 
 /** The envelope's `session` for a run that the agent itself has an id for, so that all its sinks name it alike. */
@@ -21,7 +30,7 @@ export function sessionId(machineSecret: Buffer, agentSession: string): string {
 /** Key of a session's `call` and `match` identifiers (32 bytes), FORMAT.md section 4. */
 export function sessionKey(machineSecret: Buffer, session: string): Buffer {
   if (machineSecret.length !== 32) throw new RangeError('a machine secret is 32 bytes');
-  return createHmac('sha256', machineSecret).update(`belay/session/v1\n${session}`).digest();
+  return mac(machineSecret, `belay/session/v1\n${session}`);
 }
 
 /** `call` where the sinks share the agent's own tool-use id. */
@@ -49,5 +58,5 @@ export function matchId(key: Buffer, content: unknown): string {
 }
 
 function keyed(key: Buffer, message: string): string {
-  return `hmac-sha256:${createHmac('sha256', key).update(message).digest('hex')}`;
+  return `hmac-sha256:${macHex(key, message)}`;
 }

@@ -117,7 +117,8 @@ class Utf8Check {
 function readWhole(bytes: Buffer): Content {
   const findings: Finding[] = [];
   let text = bytes.toString('utf8');
-  if (!isUtf8(bytes)) findings.push('INVALID_UTF8');
+  // What is no UTF-8 reads as U+FFFD, which may also be meant.
+  if (text.includes('\ufffd') && !isUtf8(bytes)) findings.push('INVALID_UTF8');
   if (text.startsWith('\ufeff')) {
     findings.push('BYTE_ORDER_MARK');
     text = text.slice(1);
