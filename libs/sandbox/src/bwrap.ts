@@ -34,6 +34,8 @@ export interface BwrapView {
   readonly argv: readonly [string, ...string[]];
   /** Places where nothing of this machine can be read, sockets among them. */
   readonly masked: readonly string[];
+  /** Places that have a content of their own. */
+  readonly replaced: readonly string[];
   /** Folders that can be written: roots, the targets of binds, and the command's own. */
   readonly writable: readonly string[];
 }
@@ -132,7 +134,8 @@ export function bwrapCommand(plan: BwrapPlan): BwrapView {
   return {
     argv,
     masked: [...plan.hidden.map(({ path }) => path), ...sockets, ...empty],
-    writable: [...policy.roots, ...policy.binds.map(({ to }) => to), ...fresh, ...growing, '/dev', '/proc'],
+    replaced: [...fresh, '/dev'],
+    writable: [...policy.roots, ...policy.binds.map(({ to }) => to), ...fresh, ...growing, '/dev'],
   };
 }
 

@@ -118,6 +118,8 @@ const SHAPES: Readonly<Record<string, CallShape>> = {
   process_vm_writev: { operation: 'process' },
   unshare: { operation: 'kernel' },
   setns: { operation: 'kernel' },
+  fanotify_init: { operation: 'kernel' },
+  socket: { operation: 'socket' },
   sethostname: { operation: 'kernel' },
   setdomainname: { operation: 'kernel' },
   connect: { operation: 'connect', address: 1 },
@@ -151,7 +153,7 @@ export function straceArguments(network: Network['mode'], log: string, filtered:
     '--failed-only',
     '--absolute-timestamps=format:unix,precision:us',
     '--decode-fds=path',
-    '--string-limit=0',
+    '--string-limit=1',
     '--quiet=all',
     '--signal=none',
     `--output=${log}`,
@@ -164,14 +166,17 @@ export function straceArguments(network: Network['mode'], log: string, filtered:
 export interface BoundaryView {
   /** Places where nothing of the machine can be read: there, that nothing is found is a refusal. */
   readonly masked: readonly string[];
+  /** Places with a content of their own: not to find there what this machine has is a refusal as well. */
+  readonly replaced: readonly string[];
   readonly writable: readonly string[];
   readonly binds: readonly Bind[];
   readonly network: Network['mode'];
-  /** Whether something on this machine listens at that TCP port; asked only about refused connections to loopback. */
-  readonly hostListens: (port: number) => boolean;
+  /** Whether somebody listens at that TCP port where a process lives; asked only about connections to loopback. */
+  readonly listens: (pid: number, port: number) => boolean;
 }
 
-const LINE = /^ *(\d+) (\d+\.\d+) ([a-z0-9_]+)\((.*)\) += (?:-1|\?) ([A-Z0-9]+) \([^()]*\)( \(INJECTED\))?$/s;
+const LINE =
+  /^ *(\d+) +(\d+\.\d+) ([a-z0-9_]+)\((.*)\) += (?:-1|\?) ([A-Z0-9]+) \([^()]*\)( \(INJECTED\))?$/s;
 
 /** One line of the log as a denial; undefined for what is none: ordinary misses, and what failed by itself. */
 export function readDenial(line: string, view: BoundaryView): Denial | undefined {
@@ -201,7 +206,7 @@ export function readDenial(line: string, view: BoundaryView): Denial | undefined
     operation,
     path: refused.path,
     passed: refused.passed === refused.path ? undefined : refused.passed,
-    class: isMasked(refused.path, view) ? 'hidden' : 'file-system',
+    class: isMasked(refused.path, view) || isReplaced(refused.path, view) ? 'hidden' : 'file-system',
     naming: 'named',
   };
 }
@@ -209,7 +214,8 @@ export function readDenial(line: string, view: BoundaryView): Denial | undefined
 type Known = Pick<Denial, 'syscall' | 'errno' | 'pid' | 'time' | 'count'>;
 
 function isRefusal(errno: string, operation: Operation, at: string, view: BoundaryView): boolean {
-  if (isMasked(at, view)) return isKept(errno, at);
+  if (isMasked(at, view)) return REFUSALS.has(errno) || isKept(errno, at);
+  if (isReplaced(at, view)) return isMissed(errno, at);
   if (!REFUSALS.has(errno)) return false;
   if (operation === 'mount') return true;
   // A mount of its own: read-only, whoever has it. Elsewhere the files' own permissions speak, which are no boundary.
@@ -220,10 +226,18 @@ function isRefusal(errno: string, operation: Operation, at: string, view: Bounda
 
 const isMasked = (at: string, { masked }: BoundaryView): boolean => masked.some((place) => within(at, place));
 
-/** In a masked place, not to find something is a refusal where this machine has it. */
+const isReplaced = (at: string, { replaced, writable }: BoundaryView): boolean =>
+  replaced.some((place) => within(at, place) && at !== place) &&
+  !writable.some((place) => !replaced.includes(place) && within(at, place));
+
+/** In a masked place, whatever keeps somebody from what this machine has there is a refusal. */
 function isKept(errno: string, at: string): boolean {
-  if (REFUSALS.has(errno)) return true;
-  return ['ENOENT', 'ENOTDIR', 'ECONNREFUSED', 'ENXIO'].includes(errno) && existsSync(at);
+  return isMissed(errno, at) || (['ECONNREFUSED', 'ENXIO'].includes(errno) && existsSync(at));
+}
+
+/** Where another content stands in place of this machine's, not to find something is a refusal if this machine has it. */
+function isMissed(errno: string, at: string): boolean {
+  return (errno === 'ENOENT' || errno === 'ENOTDIR') && existsSync(at);
 }
 
 interface NamedPath {
@@ -243,8 +257,9 @@ function pathsOf(
     const passed = stringOf(args[place]);
     if (passed === undefined) continue;
     const base = at === undefined ? workingDirectory(pid) : descriptorPath(args[at]);
-    if (passed === '' || (!passed.startsWith('/') && base === undefined)) continue;
-    const absolute = passed.startsWith('/') ? passed : join(base as string, passed);
+    if (!passed.startsWith('/') && base === undefined) continue;
+    // Of an empty path, the descriptor is the file.
+    const absolute = passed.startsWith('/') ? passed : passed === '' ? base! : `${base!}/${passed}`;
     found.push({ path: resolved(absolute, pid, binds), passed });
   }
   if (found.length === 0 && shape.file !== undefined) {
@@ -280,8 +295,9 @@ function ofAddress(
     const at = address.path.startsWith('/')
       ? resolved(address.path, known.pid as number, view.binds)
       : address.path;
-    const hidden = isMasked(at, view);
-    const refused = hidden ? isKept(errno, at) : errno === 'EROFS' && operation === 'bind';
+    const masked = isMasked(at, view) && isKept(errno, at);
+    const hidden = masked || (isReplaced(at, view) && isMissed(errno, at));
+    const refused = hidden || (errno === 'EROFS' && operation === 'bind');
     return refused
       ? {
           ...known,
@@ -296,11 +312,12 @@ function ofAddress(
   if (view.network === 'allow') return undefined;
   const refused =
     UNREACHABLE.has(errno) ||
-    // Inside, nobody listens there. Whether that is an ordinary miss is told by who would have answered outside.
+    // Nobody listens there. Whether that is an ordinary miss is told by who would have answered outside.
     (address.loopback &&
-      operation === 'connect' &&
-      errno === 'ECONNREFUSED' &&
-      view.hostListens(address.port));
+      operation !== 'bind' &&
+      (errno === 'ECONNREFUSED' || errno === 'EINPROGRESS') &&
+      view.listens(process.pid, address.port) &&
+      !view.listens(known.pid as number, address.port));
   return refused
     ? { ...known, operation, address: address.text, class: 'network', naming: 'named' }
     : undefined;
@@ -423,8 +440,11 @@ const MAX_LINKS = 40;
  */
 function resolved(absolute: string, pid: number, binds: readonly Bind[], links = 0): string {
   let wanted = normalizeProc(absolute, pid);
-  const bind = binds.find(({ to }) => within(wanted, to));
-  if (bind !== undefined) wanted = bind.from + wanted.slice(bind.to.length);
+  // What is bound need not be here under its name, so that dots have to be taken out by hand.
+  const plain = normalize(wanted);
+  const bind = binds.find(({ to }) => within(plain, to));
+  if (bind !== undefined) wanted = bind.from + plain.slice(bind.to.length);
+  else if (binds.some(({ to }) => within(wanted, to))) wanted = plain;
   let rest = '';
   for (let folder = wanted; ; folder = dirname(folder)) {
     try {
@@ -453,24 +473,30 @@ function linkTarget(at: string): string | undefined {
   }
 }
 
+const STANDARD = ['stdin', 'stdout', 'stderr'];
+
 /** `/proc/self/root/etc` is `/etc`: what a process calls its root is the same root. */
 function normalizeProc(absolute: string, pid: number): string {
   // Not `normalize` first: `..` behind a link is not what it looks like, and realpath knows better.
-  const [, rest] = /^\/proc\/(?:self|thread-self|\d+)(?:\/task\/\d+)?\/root(\/.*|$)/s.exec(absolute) ?? [];
+  const own = absolute
+    .replace(/^\/dev\/(stdin|stdout|stderr)$/, (_, name: string) => `/proc/self/fd/${STANDARD.indexOf(name)}`)
+    .replace(/^\/dev\/fd(?=\/|$)/, '/proc/self/fd')
+    .replace(/^\/proc\/(?:self|thread-self)(?=\/)/, `/proc/${pid}`);
+  const [, rest] = /^\/proc\/(?:self|thread-self|\d+)(?:\/task\/\d+)?\/root(\/.*|$)/s.exec(own) ?? [];
   if (rest !== undefined) return rest === '' ? '/' : rest;
-  const [, inside] = /^\/proc\/(?:self|thread-self|\d+)\/cwd(\/.*|$)/s.exec(absolute) ?? [];
-  if (inside === undefined) return absolute;
+  const [, inside] = /^\/proc\/(?:self|thread-self|\d+)\/cwd(\/.*|$)/s.exec(own) ?? [];
+  if (inside === undefined) return own;
   return (workingDirectory(pid) ?? '/') + inside;
 }
 
 const LISTEN = '0A';
 
-/** Whether somebody listens at a TCP port in this process's network name space. */
-export function hostListens(port: number): boolean {
+/** Whether somebody listens at a TCP port in the network name space of a process. */
+export function listens(pid: number, port: number): boolean {
   const wanted = port.toString(16).toUpperCase().padStart(4, '0');
-  return ['/proc/net/tcp', '/proc/net/tcp6'].some((table) => {
+  return ['tcp', 'tcp6'].some((table) => {
     try {
-      return readFileSync(table, 'latin1')
+      return readFileSync(`/proc/${pid}/net/${table}`, 'latin1')
         .split('\n')
         .some((line) => {
           const [, local, , state] = line.trim().split(/\s+/);

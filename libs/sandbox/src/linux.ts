@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { bwrapCommand, PORTS_FOLDER } from './bwrap.js';
 import { type CanaryOutcome, tryBoundary } from './canary.js';
 import { DenialLog } from './denial-log.js';
-import { hostListens, straceArguments } from './denials.js';
+import { listens, straceArguments } from './denials.js';
 import { innerEnvironment, splitEnvironment } from './environment.js';
 import { SandboxError } from './error.js';
 import { hiddenPaths, look, type Seen, within } from './hidden.js';
@@ -36,7 +36,12 @@ interface Enforcer {
     argv: Argv,
     hide: readonly string[],
     settings: readonly (readonly [string, string])[],
-  ): { readonly argv: Argv; readonly masked: readonly string[]; readonly writable: readonly string[] };
+  ): {
+    readonly argv: Argv;
+    readonly masked: readonly string[];
+    readonly replaced: readonly string[];
+    readonly writable: readonly string[];
+  };
   /** Processes inside, of the one that was spawned; `traced`: that is strace. */
   inside(pid: number, traced: boolean): number[];
   dispose(): void;
@@ -155,6 +160,7 @@ function landlock({ policy, host }: Preparation, { hidden, filtered }: Parts): E
       return {
         argv: [process.execPath, LANDLOCK_SCRIPT, JSON.stringify(plan), '--', ...argv],
         masked: places.map(({ path }) => path),
+        replaced: [],
         writable: [...writable.roots, temporary, '/dev'],
       };
     },
@@ -198,10 +204,11 @@ async function prepareWith(
     if (policy.denials === 'named' && strace !== undefined && mkfifo !== undefined) {
       log = DenialLog.open(host.scratch, mkfifo, {
         masked: view.masked,
+        replaced: view.replaced,
         writable: view.writable,
         binds: policy.binds,
         network: policy.network.mode,
-        hostListens,
+        listens,
       });
     }
     const traced =
