@@ -36,7 +36,7 @@ export function withDescendants(pids: readonly number[]): number[] {
 }
 
 /**
- * Files that a process has mapped shared, or open for reading and writing. Empty for one that is gone; throws EACCES
+ * Files that a process has mapped shared, or open for writing. Empty for one that is gone; throws EACCES
  * for one that may not be looked at.
  */
 export function heldFiles(pid: number): HeldFile[] {
@@ -75,7 +75,7 @@ function openFiles(pid: number): HeldFile[] {
     const path = `/proc/${pid}/fd/${fd}`;
     try {
       // The link's own mode says what the descriptor was opened for.
-      if (((lstatSync(path).mode >> 6) & 0o6) !== 0o6) continue;
+      if ((lstatSync(path).mode & 0o200) === 0) continue;
       const file = statSync(path, { bigint: true });
       if (file.isFile()) held.push({ ino: file.ino, mapped: false });
     } catch {

@@ -73,7 +73,8 @@ export interface TrackerContext {
   readonly native: Native | undefined;
   readonly rules: IgnoreRules;
   readonly limits: CaptureLimits;
-  readonly writer: StoreWriter;
+  /** Where contents go as they are read. */
+  readonly writer: Pick<StoreWriter, 'add' | 'stream'>;
   /** Entries and bytes of all trackers together. */
   readonly totals: { entries: number; bytes: number };
   /** Undefined: nobody tells what changed, every capture looks at everything. */
@@ -111,6 +112,8 @@ export class Tracker {
   #reads: number[] = [];
   /** Found changing while they were read. */
   #restless: number[] = [];
+  /** There has been a state: what is new from now on was made while somebody looked. */
+  #begun = false;
   /** Lists go down into directories that are known. */
   #deep = false;
   #links: { readonly dev: number; readonly ino: bigint }[] = [];
@@ -121,6 +124,8 @@ export class Tracker {
   readonly obstacles = new Map<number, { readonly cause: UnrestorableCause; readonly detail: string }>();
   /** Inodes with names outside of the root. */
   readonly outside = new Set<string>();
+  /** Inodes that have or had several names: whoever writes to them need not use one that is watched. */
+  readonly #watched = new Set<string>();
   /** Since the last state: entries that changed, as they were, undefined for new ones. */
   readonly #touched = new Map<number, Buffer | undefined>();
   /** Paths (each byte a character) that were taken out, as they were. */
@@ -219,13 +224,30 @@ export class Tracker {
     else for (const link of [...index.linksOf(child)]) this.#force(link);
   }
 
-  /** A file that a process holds: read again if it may be changing now, else looked at. */
+  /** A file that a process can write to: read again if it may be changing now, else looked at. */
   held(ino: bigint, force: boolean): void {
     for (const id of [...this.index.inode(undefined, ino)]) {
       if (this.index.kind[id] !== KIND.FILE) continue;
       if (force) this.#force(id);
       else this.#look(id);
+      // The name by which it was opened may be gone, and then what is written is told to the file's own watch only.
+      this.#watchWriters(id);
     }
+  }
+
+  /** The watch on an entry has ended by itself: its inode is gone. Another may have come with its name and number. */
+  lost(id: number): void {
+    const { index } = this;
+    index.watch[id] = NONE;
+    if (index.kind[id] === KIND.FREE) return;
+    if (index.kind[id] === KIND.DIR) {
+      this.#look(id);
+      this.#lists.push(id);
+      return;
+    }
+    this.#watched.delete(this.#inodeKey(id));
+    if ((index.nlink[id] as number) > 1) this.#linked(id);
+    this.#force(id);
   }
 
   /**
@@ -292,6 +314,7 @@ export class Tracker {
     this.#touched.clear();
     this.#gone.clear();
     this.#dirty.clear();
+    this.#begun = true;
     this.index.reuse();
   }
 
@@ -373,6 +396,7 @@ export class Tracker {
     const stat = this.#statIn(this.index.parent[id] as number, this.absolute(id));
     if (stat) this.#seeAs(id, stat, true);
     else if (stat === undefined) this.#remove(id);
+    if (this.index.kind[id] === KIND.FILE) this.#watchFile(id);
   }
 
   /** `named`: an event named it, so what it looks like proves nothing. */
@@ -510,7 +534,7 @@ export class Tracker {
     if (kind === KIND.FILE) {
       totals.bytes -= index.size[id] as number;
       if (((index.flags[id] as number) & FIRM) === 0) {
-        this.#left.set(`${index.dev[id]}:${index.ino[id]}`, {
+        this.#left.set(this.#inodeKey(id), {
           size: index.size[id] as number,
           mtime: index.mtime[id] as bigint,
           ctime: index.ctime[id] as bigint,
@@ -703,14 +727,10 @@ export class Tracker {
         else index.linkGroup.delete(id);
       }
       const [some] = names;
-      if (some === undefined || (index.nlink[some] as number) <= names.length) {
-        this.outside.delete(key);
-        continue;
-      }
-      if (this.outside.has(key)) continue;
-      this.outside.add(key);
-      // Before the watch was there it may have been written to.
-      if (this.#watchInode(some)) for (const id of names) this.#force(id);
+      if (some === undefined || (index.nlink[some] as number) <= names.length) this.outside.delete(key);
+      else this.outside.add(key);
+      if (some === undefined) this.#watched.delete(key);
+      else if ((index.nlink[some] as number) > 1) this.#watchWriters(some);
     }
     return true;
   }
@@ -736,21 +756,31 @@ export class Tracker {
     }
   }
 
-  /** Of a file with one name: so that another is noticed. */
+  /**
+   * Of a file with one name: so that another is noticed. One that is new may have had another before it was seen, and
+   * be open by it.
+   */
   #watchFile(id: number): void {
     const { watches } = this.#context;
     if (watches?.files !== true || this.index.kind[id] !== KIND.FILE || this.index.watch[id] !== NONE) return;
-    const watch = watches.file(this, id, this.absolute(id), false);
+    const watch = watches.file(this, id, this.absolute(id), this.#begun);
     if (watch !== undefined) this.index.watch[id] = watch;
   }
 
-  /** Of a file that can be written to under another name. */
-  #watchInode(id: number): boolean {
+  /** Of a file that can be written to under a name that nobody watches. */
+  #watchWriters(id: number): void {
     const { watches } = this.#context;
-    if (!watches || this.index.kind[id] !== KIND.FILE) return false;
+    const key = this.#inodeKey(id);
+    if (!watches || this.index.kind[id] !== KIND.FILE || this.#watched.has(key)) return;
+    this.#watched.add(key);
     const watch = watches.file(this, id, this.absolute(id), true);
     if (watch !== undefined) this.index.watch[id] = watch;
-    return true;
+    // Before the watch was there it may have been written to.
+    for (const link of [...this.index.linksOf(id)]) this.#force(link);
+  }
+
+  #inodeKey(id: number): string {
+    return `${this.index.dev[id]}:${this.index.ino[id]}`;
   }
 
   #unwatch(id: number): void {

@@ -39,8 +39,6 @@ export class Watches {
   #files = 0;
   /** Files are watched too, so that a name given outside of the roots is noticed when it is given. */
   files = true;
-  /** A file with a name outside could not be watched. */
-  blind = false;
 
   /** Throws EMFILE where the user has no queue left. */
   constructor(inotify: Inotify) {
@@ -65,7 +63,6 @@ export class Watches {
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOSPC') {
         this.files = false;
-        if (linked) this.blind = true;
       }
       // What is gone or may not be read is found out by who reads it.
       return undefined;
