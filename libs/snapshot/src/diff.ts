@@ -19,6 +19,8 @@ export interface Difference {
   readonly fields: readonly Field[];
   readonly before?: Entry;
   readonly after?: Entry;
+  /** Created, and nothing that a state can have (so there is no `after`): a socket, FIFO or device. */
+  readonly special?: string;
 }
 
 /** The difference at one path; undefined where there is none. */

@@ -25,7 +25,7 @@ import { type Entry, type Gap, stateDigest, treeDigest } from './manifest.js';
 import { loadNative, type Native } from './native.js';
 import type { Store } from './store.js';
 import { removeContents, RestoreGaps, TreeWriter } from './tree-writer.js';
-import { walk, type Walked } from './walk.js';
+import { walk } from './walk.js';
 
 export type RestoreErrorCode =
   /** Where it should go there is something already. */
@@ -210,33 +210,29 @@ export interface TreeToMake {
 /** How many entries are made between two reports. */
 const STEP = 256;
 
-/**
- * Makes a tree in an empty directory of ours, then looks at all of it. Gives what it saw, in order to know the tree
- * from then on.
- */
-export function* restoreTree(
+/** Makes a tree in an empty directory of ours, then looks at all of it. */
+function* restoreTree(
   at: Buffer,
-  { root, entries, digest }: TreeToMake,
+  tree: TreeToMake,
   store: Store,
   gaps: RestoreGaps,
   native: Native | undefined,
-  look: (beneath: Beneath) => Walked = (beneath) => walk(beneath),
-): Generator<RestoreProgress, Walked> {
+): Generator<RestoreProgress, void> {
   const beneath = new Beneath(at, native);
   const writer = new TreeWriter(beneath, store, gaps);
   try {
-    yield* makeTree(writer, entries);
-    yield { phase: 'checking', done: 0, total: entries.length };
-    const walked = look(beneath);
-    if (!treeDigest(walked.entries).equals(digest)) explain(root, entries, digest, walked, gaps, native);
-    return walked;
+    yield* makeTree(writer, tree.entries);
+    yield { phase: 'checking', done: 0, total: tree.entries.length };
+    const { entries } = walk(beneath);
+    if (!treeDigest(entries).equals(tree.digest)) explain(tree, entries, gaps, native);
   } finally {
     writer.close();
     beneath.close();
   }
 }
 
-function* makeTree(writer: TreeWriter, entries: readonly Entry[]): Generator<RestoreProgress> {
+/** Makes what the entries say in an empty directory. */
+export function* makeTree(writer: TreeWriter, entries: readonly Entry[]): Generator<RestoreProgress> {
   const directories: Entry[] = [];
   for (const [done, entry] of entries.entries()) {
     if (done % STEP === 0) yield { phase: 'writing', done, total: entries.length };
@@ -273,24 +269,29 @@ export function refusal(path: Buffer, error: unknown): unknown {
   });
 }
 
-/** The digests differ: because the manifest is not what it says, because of a declared gap, or because it went wrong. */
-function explain(
-  root: number,
-  entries: readonly Entry[],
-  digest: Buffer,
-  walked: Walked,
+/**
+ * The digest of what is found is not the tree's: because the manifest is not what it says, because of a declared gap,
+ * or because it went wrong. Returns in the second case, throws in the others.
+ */
+export function explain(
+  { root, entries, digest }: TreeToMake,
+  found: Iterable<Entry>,
   gaps: RestoreGaps,
   native: Native | undefined,
 ): void {
   if (!treeDigest(entries).equals(digest))
     throw new RestoreError('damaged', '', 'the entries in the store are not those of the digest');
-  const differences = diff(entries, walked.entries, root).filter((each) => !covered(each, gaps, native));
-  const [first] = differences;
-  if (!first) return;
-  throw new RestoreError(
+  const differences = diff(entries, found, root).filter((each) => !covered(each, gaps, native));
+  if (differences.length > 0) throw notAsWritten(differences);
+}
+
+export function notAsWritten(differences: readonly Difference[]): RestoreError {
+  const first = differences[0] as Difference;
+  const path = first.path.toString();
+  return new RestoreError(
     'not-as-written',
-    first.path.toString(),
-    `${differences.length} paths are not as they were written, ${first.path.toString()} (${[first.what, ...first.fields].join(' ')}) among them`,
+    path,
+    `${differences.length} paths are not as they were written, ${path} (${[first.what, ...first.fields].join(' ')}) among them`,
     { differences: differences.slice(0, 20) },
   );
 }

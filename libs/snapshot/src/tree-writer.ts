@@ -6,7 +6,7 @@
 import { closeSync, constants, fchmodSync, fchownSync, ftruncateSync, writeSync } from 'node:fs';
 import { type Beneath, type Directory, joinPath, SELF, splitPath } from './beneath.js';
 import type { Entry, Gap } from './manifest.js';
-import type { Native, Stat } from './native.js';
+import type { Native } from './native.js';
 import { typeOf } from './walk.js';
 
 /** Where contents come from: checked against their hash before the last piece is given. */
@@ -136,12 +136,12 @@ export class TreeWriter {
    * New content in the file that is there, which stays the same inode for whoever has it open. False: it is being
    * executed, and has to be replaced.
    */
-  rewriteFile(entry: Entry, before: Stat): boolean {
+  rewriteFile(entry: Entry): boolean {
     const { parent, name } = splitPath(entry.path);
     const directory = this.directory(parent);
     let fd: number;
     try {
-      fd = this.#openToWrite(directory, name, before);
+      fd = this.#openToWrite(directory, name);
     } catch (error) {
       if (codeOf(error) === 'ETXTBSY') return false;
       throw error;
@@ -155,13 +155,13 @@ export class TreeWriter {
     }
   }
 
-  #openToWrite(directory: Directory, name: Buffer, before: Stat): number {
+  #openToWrite(directory: Directory, name: Buffer): number {
     try {
       return directory.openFile(name, O_WRONLY);
     } catch (error) {
       if (codeOf(error) !== 'EACCES') throw error;
       // Read-only even for its owner; `settle` gives it back its mode.
-      directory.chmod(name, (before.mode & 0o7777) | 0o200);
+      directory.chmod(name, ((directory.stat(name)?.mode ?? 0) & 0o7777) | 0o200);
       return directory.openFile(name, O_WRONLY);
     }
   }
@@ -249,16 +249,16 @@ export class TreeWriter {
 
   /** Lets us make and remove names in a directory of ours that its mode keeps even its owner from. */
   openUp(path: Buffer): void {
-    const stat = path.length === 0 ? this.directory(path).stat(SELF) : this.#statOf(path);
-    if (!stat || (stat.mode & 0o300) === 0o300 || this.#uid === 0) return;
-    if (path.length === 0) return this.directory(path).chmod(SELF, (stat.mode & 0o7777) | 0o700);
-    const { parent, name } = splitPath(path);
-    this.directory(parent).chmod(name, (stat.mode & 0o7777) | 0o700);
-  }
-
-  #statOf(path: Buffer): Stat | undefined {
-    const { parent, name } = splitPath(path);
-    return this.directory(parent).stat(name);
+    if (this.#uid === 0) return;
+    const { parent, name } = path.length === 0 ? { parent: path, name: SELF } : splitPath(path);
+    const directory = this.#beneath.openIfThere(parent);
+    try {
+      const mode = directory?.stat(name)?.mode;
+      if (mode !== undefined && typeOf(mode) === 'dir' && (mode & 0o300) !== 0o300)
+        directory?.chmod(name, (mode & 0o7777) | 0o700);
+    } finally {
+      directory?.close();
+    }
   }
 }
 

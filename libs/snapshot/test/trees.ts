@@ -84,8 +84,9 @@ export function picture(root: Buffer, { mtimes = true } = {}): Record<string, st
   };
   look(Buffer.alloc(0));
   for (const names of inodes.values()) {
+    if (names.length === 1) continue;
     names.sort();
-    for (const name of names) lines[name] += ` = ${names.join(' = ')}`;
+    for (const name of names) lines[name] += ` one of ${names[0]}`;
   }
   return lines;
 }
