@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -26,8 +26,8 @@ export interface CanaryRun {
     hide: string,
   ) => {
     readonly argv: readonly [string, ...string[]];
+    /** For number 3 and up; closed here. */
     readonly fds: readonly number[];
-    readonly close: () => void;
   };
 }
 
@@ -61,7 +61,7 @@ export async function tryBoundary({ bash, scratch, outside, inside }: CanaryRun)
       killSignal: 'SIGKILL',
       detached: true,
     });
-    run.close();
+    for (const fd of run.fds) closeSync(fd);
     const output = { stdout: '', stderr: '' };
     for (const name of ['stdout', 'stderr'] as const) {
       child[name]?.on('data', (chunk: Buffer) => {

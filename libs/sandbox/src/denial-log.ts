@@ -1,7 +1,7 @@
 /** The way of strace's log to us: a pipe that nobody else has a name or a descriptor of. */
 
 import { spawnSync } from 'node:child_process';
-import { closeSync, constants, mkdtempSync, openSync, readSync, rmSync } from 'node:fs';
+import { constants, mkdtempSync, openSync, readSync, rmSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Denial } from './denial.js';
@@ -56,6 +56,14 @@ export class DenialLog {
     const early = this.#early;
     this.#early = [];
     for (const each of early) listener(each);
+  }
+
+  /** What was told before anybody listened; it is told to nobody else. */
+  takeEarly(): Denial[] {
+    this.drain();
+    const early = this.#early;
+    this.#early = [];
+    return early;
   }
 
   /**
@@ -115,13 +123,4 @@ function isSame(a: Denial, b: Denial): boolean {
     a.passed === b.passed &&
     a.address === b.address
   );
-}
-
-/** Closes a descriptor that may be closed already. */
-export function closeQuietly(fd: number): void {
-  try {
-    closeSync(fd);
-  } catch {
-    // It was.
-  }
 }

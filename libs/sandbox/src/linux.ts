@@ -3,7 +3,7 @@
 import { closeSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { bwrapCommand, PORTS_FOLDER } from './bwrap.js';
-import { type CanaryOutcome, tryBoundary } from './canary.js';
+import { type CanaryOutcome, type CanaryRun, tryBoundary } from './canary.js';
 import { DenialLog } from './denial-log.js';
 import { listens, straceArguments } from './denials.js';
 import { innerEnvironment, splitEnvironment } from './environment.js';
@@ -198,8 +198,6 @@ async function prepareWith(
     enforcer.dispose();
   };
   try {
-    // Runs while the rest is made ready.
-    const trying = canaryOf(preparation, enforcer, tool('bash'), filterFds);
     const view = enforcer.command(limits.wrap(command.argv), [], settings);
     if (policy.denials === 'named' && strace !== undefined && mkfifo !== undefined) {
       log = DenialLog.open(host.scratch, mkfifo, {
@@ -211,24 +209,40 @@ async function prepareWith(
         listens,
       });
     }
-    const traced =
-      log === undefined || strace === undefined
-        ? view.argv
-        : [
-            strace,
-            ...straceArguments(policy.network.mode, log.output, arch !== undefined),
-            '--',
-            ...view.argv,
-          ];
-    fds = filterFds(log !== undefined);
-    const outcome = await trying;
+    /** strace lets go of what it traces when its parent is gone; killed itself, it takes it along. */
+    const launched = (argv: Argv): Argv => {
+      const traced =
+        log === undefined
+          ? argv
+          : [
+              strace as string,
+              ...straceArguments(policy.network.mode, log.output, arch !== undefined),
+              '--',
+              ...argv,
+            ];
+      return (setpriv === undefined
+        ? traced
+        : [setpriv, '--pdeathsig', 'KILL', ...traced]) as unknown as Argv;
+    };
+    const tried = (): Promise<CanaryOutcome | undefined> =>
+      tryInside(preparation, tool('bash'), (argv, hide) => ({
+        argv: launched(enforcer.command(argv, [hide], []).argv),
+        fds: filterFds(log !== undefined),
+      }));
+    let outcome = await tried();
+    if (log !== undefined && outcome !== undefined && (!outcome.ran || log.takeEarly().length === 0)) {
+      // Nobody may trace here (or we are traced ourselves): the boundary is the same, its refusals have no names.
+      log.close();
+      log = undefined;
+      outcome = await tried();
+    }
     if (outcome?.ran === false) {
-      for (const fd of fds) closeSync(fd);
       throw new SandboxError(
         'BACKEND_UNAVAILABLE',
         `${enforcer.name} does not work here: ${outcome.message}`,
       );
     }
+    fds = filterFds(log !== undefined);
     const held = outcome === undefined || Object.values(outcome.canary).every((refused) => refused);
     const record: SandboxRecord = {
       profile: policy.profile,
@@ -249,8 +263,7 @@ async function prepareWith(
     };
     let running: number | undefined;
     return {
-      // strace lets go of what it traces when its parent is gone; killed itself, it takes it along.
-      argv: (setpriv === undefined ? traced : [setpriv, '--pdeathsig', 'KILL', ...traced]) as unknown as Argv,
+      argv: launched(view.argv),
       cwd: command.cwd,
       env: { ...outer, PATH: outer['PATH'] ?? OUTER_PATH },
       fds,
@@ -275,29 +288,17 @@ async function prepareWith(
 }
 
 /** The self-test; undefined where it is not asked for, or there is no shell to do it with. */
-async function canaryOf(
+async function tryInside(
   { policy, host, command }: Preparation,
-  enforcer: Enforcer,
   bash: string | undefined,
-  filterFds: (traced: boolean) => readonly number[],
+  inside: CanaryRun['inside'],
 ): Promise<CanaryOutcome | undefined> {
   if (!host.canary || bash === undefined) return undefined;
   const places = [host.home, host.scratch, '/', dirname(command.cwd)];
-  const outcome = await tryBoundary({
-    bash,
-    scratch: host.scratch,
-    outside: [...new Set(places)].filter(
-      (folder): folder is string =>
-        folder !== undefined && !policy.roots.some((root) => within(folder, root)),
-    ),
-    inside: (argv, hide) => {
-      const fds = filterFds(false);
-      const close = (): void => {
-        for (const fd of fds) closeSync(fd);
-      };
-      return { argv: enforcer.command(argv, [hide], []).argv, fds, close };
-    },
-  });
+  const outside = [...new Set(places)].filter(
+    (folder): folder is string => folder !== undefined && !policy.roots.some((root) => within(folder, root)),
+  );
+  const outcome = await tryBoundary({ bash, scratch: host.scratch, outside, inside });
   if (!outcome.ran || policy.network.mode !== 'allow') return outcome;
   const { read, write } = outcome.canary;
   return { ran: true, canary: { read, write } };
