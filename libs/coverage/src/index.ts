@@ -49,4 +49,4 @@ export {
 } from './sink-chain.js';
 export { type SinkStatement, sinkStatement } from './sink-statement.js';
 export { type Span } from './spans.js';
-export { type CoverageStatement, formatStatement, parseStatement } from './statement.js';
+export { type CoverageStatement, formatStatement, MAX_STATEMENT_BYTES, parseStatement } from './statement.js';

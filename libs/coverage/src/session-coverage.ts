@@ -29,6 +29,14 @@ interface Extent {
   readonly closed?: number | undefined;
 }
 
+/** A second story about a number, which names the session whatever the first says. */
+interface Story {
+  readonly sink: string;
+  readonly epoch: string;
+  readonly seq: number;
+  readonly index: number;
+}
+
 interface Began {
   readonly index: number;
   readonly received: string;
@@ -44,6 +52,8 @@ export interface SessionState {
   /** Sinks that opened it; `signed` when under a declared key. */
   readonly openers: readonly { readonly sink: string; readonly signed: boolean }[];
   readonly sightings: readonly Sighting[];
+  /** Only the first of each sink: one suffices. */
+  readonly stories: readonly Story[];
   /** When each sink first spoke of it. */
   readonly began: readonly (Began & { readonly sink: string })[];
 }
@@ -128,6 +138,7 @@ export class SessionCoverage {
   readonly #extents: Map<string, Extent>;
   readonly #openers: Map<string, { readonly sink: string; readonly signed: boolean }>;
   readonly #sightings: Sighting[];
+  readonly #stories: Map<string, Story>;
   readonly #began: Map<string, Began & { readonly sink: string }>;
 
   constructor(of: { readonly log: string; readonly session: string } | SessionState) {
@@ -141,6 +152,7 @@ export class SessionCoverage {
     this.#extents = new Map(state?.extents.map((extent) => [keyOf(extent), extent]));
     this.#openers = new Map(state?.openers.map((opener) => [`${opener.sink} ${opener.signed}`, opener]));
     this.#sightings = [...(state?.sightings ?? [])];
+    this.#stories = new Map(state?.stories.map((story) => [story.sink, story]));
     this.#began = new Map(state?.began.map((began) => [began.sink, began]));
   }
 
@@ -152,8 +164,11 @@ export class SessionCoverage {
     }
     if (line.index <= this.#through) return;
     this.#through = line.index;
-    if (line.conflict !== undefined) return;
     const { sink, epoch, seq, kind } = envelope;
+    if (line.conflict !== undefined) {
+      if (!this.#stories.has(sink)) this.#stories.set(sink, { sink, epoch, seq, index: line.index });
+      return;
+    }
     if (!this.#began.has(sink)) this.#began.set(sink, { sink, index: line.index, received: line.received });
     const before = this.#extents.get(keyOf(envelope)) ?? { sink, epoch, first: seq, last: seq };
     const opened = kind === 'session.open' ? Math.min(seq, before.opened ?? seq) : before.opened;
@@ -221,6 +236,7 @@ export class SessionCoverage {
       extents: [...this.#extents.values()],
       openers: [...this.#openers.values()],
       sightings: [...this.#sightings],
+      stories: [...this.#stories.values()],
       began: [...this.#began.values()],
     };
   }
@@ -264,14 +280,18 @@ export class SessionCoverage {
       .map((extent) => ({ extent, statement: epochOf(sink, extent.epoch) }))
       .sort((a, b) => (a.statement.first?.index ?? 0) - (b.statement.first?.index ?? 0));
     const last = extents.at(-1);
-    if (last === undefined) {
-      if (!required) return undefined;
-      const nothing = { sink, required, closed: false, signed: false, epochs: [] } as const;
-      return due
-        ? { ...nothing, status: 'silent', reasons: [{ reason: 'never_spoke' }] }
-        : { ...nothing, status: 'open', reasons: [] };
-    }
     const reasons: MemberReason[] = [];
+    const story = this.#stories.get(sink);
+    if (story !== undefined) {
+      const { epoch, seq, index } = story;
+      reasons.push({ reason: 'conflict', kind: 'number', epoch, from: seq, to: seq + 1, index });
+    }
+    if (last === undefined) {
+      if (story === undefined && !required) return undefined;
+      if (required && due) reasons.push({ reason: 'never_spoke' });
+      const status = story !== undefined ? 'conflict' : due ? 'silent' : 'open';
+      return { sink, required, status, closed: false, signed: false, epochs: [], reasons };
+    }
     const epochs = extents.map(({ extent, statement }) => {
       const part = inEpoch(extent, statement);
       reasons.push(...part.reasons);
@@ -279,6 +299,7 @@ export class SessionCoverage {
     });
     const chain = sinkOf(sink);
     const statuses = epochs.map(({ status }) => status);
+    if (story !== undefined) statuses.push('conflict');
     const begins = new Set(extents.flatMap(({ extent }) => (opens(extent) ? [] : extent.epoch)));
     const closed = isClosed(last.extent, last.statement);
     for (const lost of chain?.lost ?? []) {

@@ -11,12 +11,39 @@ export {
   authorityOf,
   type Witness,
 } from './authority.js';
+export {
+  CALL_AUTHORITY_LEVELS,
+  type CallAuthority,
+  type CallAuthorityLevel,
+  type CallAuthorityReason,
+  callAuthority,
+  type Label,
+  type Sayer,
+  type SessionEvidence,
+  type VerdictFault,
+} from './call-authority.js';
 export { buildReceipt, type ReceiptEvidence } from './build.js';
 export { type ConflictReason, type Disposition, dispositionOf, type NoSessionReason } from './disposition.js';
 export { preAuthEncoding } from './dsse.js';
 export { ReceiptError, type ReceiptErrorCode } from './error.js';
 export type { Pins } from './pins.js';
 export type { CheckResult, CheckStatus, Report, Verdict } from './report.js';
+export {
+  type Affirmed,
+  type AffirmedCall,
+  type CompleteMember,
+  type ContestedReason,
+  type IncompleteReason,
+  type JudgedCall,
+  type Judgement,
+  judgeSession,
+  type OpenReason,
+  SESSION_DISPOSITIONS,
+  type SessionDisposition,
+  type UnverifiedReason,
+  type ViolatedReason,
+} from './session-disposition.js';
+export { type SinkStanding, Standing, type TokenStanding } from './standing.js';
 export {
   type Issuer,
   MAX_RECEIPT_BYTES,

@@ -1,0 +1,92 @@
+import { type ChainState, SinkChain } from '@belay/coverage';
+import { SessionLog } from '@belay/testkit';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { ORIGIN, type World, worldOf, worlds } from './world.js';
+
+function chainsOf(world: World): Map<string, SinkChain> {
+  const chains = new Map<string, SinkChain>();
+  for (const { entry } of world.arrivals) {
+    const { sink } = entry.envelope;
+    let chain = chains.get(sink) ?? new SinkChain({ log: ORIGIN, sink });
+    chain.apply(entry);
+    // Every entry by a process of its own.
+    chain = new SinkChain(JSON.parse(JSON.stringify(chain.state())) as ChainState);
+    chains.set(sink, chain);
+  }
+  return chains;
+}
+
+test('every epoch that was lost whole between others is a hole with its counter, and nothing else is', () => {
+  let holes = 0;
+  fc.assert(
+    fc.property(worlds(true), (script) => {
+      const world = worldOf(script);
+      const arrived = new Set(world.arrivals.map(({ line }) => line.epoch));
+      const opened = new Set(
+        world.arrivals.filter(({ line }) => line.seq === 1).map(({ line }) => line.epoch),
+      );
+      for (const [sink, chain] of chainsOf(world)) {
+        const source = world.epochs.filter((epoch) => epoch.sink === sink);
+        const { lost, branches, miscounted, beginnings, unopened } = chain.findings();
+        expect({ branches, miscounted }).toEqual({ branches: [], miscounted: [] });
+        expect(beginnings).toEqual(
+          source.filter(({ counter, epoch }) => counter === 0 && opened.has(epoch)).map(({ epoch }) => epoch),
+        );
+        expect([...unopened].sort()).toEqual(
+          [...arrived]
+            .filter((epoch) => source.some((each) => each.epoch === epoch) && !opened.has(epoch))
+            .sort(),
+        );
+        // An epoch shows the loss of those right before it when its own opening arrived.
+        const expected = source.flatMap(({ epoch, counter }) => {
+          if (!opened.has(epoch)) return [];
+          let from = counter;
+          while (from > 0 && !arrived.has(source[from - 1]?.epoch as string)) from--;
+          return from < counter ? [{ before: epoch, from, to: counter }] : [];
+        });
+        holes += expected.length;
+        const known = lost.map(({ before, counters }) => ({ before, ...counters }));
+        // Where an epoch before them lost its opening, its counter is not known, and the first of the lost neither.
+        const exact = expected.filter(
+          ({ from }) => from === 0 || opened.has(source[from - 1]?.epoch as string),
+        );
+        expect(known.map(({ before }) => before).sort()).toEqual(expected.map(({ before }) => before).sort());
+        for (const hole of exact) {
+          const before = source.slice(0, hole.from);
+          if (before.every(({ epoch }) => !arrived.has(epoch) || opened.has(epoch)))
+            expect(known).toContainEqual(hole);
+        }
+      }
+    }),
+    { numRuns: 400 },
+  );
+  expect(holes).toBeGreaterThan(20);
+});
+
+test('a copied state is a branch, an opening that was killed is not', () => {
+  const log = new SessionLog();
+  const sink = log.sink('proxy');
+  sink.open();
+  sink.stated('epoch.close');
+  const before = { epoch: sink.epoch, size: sink.size };
+  const twin = (counter: number, speaks: boolean): void => {
+    sink.epoch = log.ulid();
+    const attrs = { counter, prev_epoch: before.epoch, prev_size: before.size };
+    log.append(sink.line('epoch.open', { attrs }, 1), sink.by);
+    if (speaks) log.append(sink.line('x.note', {}, 2), sink.by);
+  };
+  const findings = (): ReturnType<SinkChain['findings']> => {
+    const first = log.sent()[0];
+    const chain = new SinkChain({ log: first?.envelope.log as string, sink: 'proxy' });
+    for (const entry of log.sent()) chain.apply(entry);
+    return chain.findings();
+  };
+  twin(1, false);
+  twin(1, true);
+  expect(findings().branches).toEqual([]);
+  twin(1, true);
+  expect(findings().branches).toHaveLength(1);
+  twin(3, false);
+  expect(findings().miscounted).toEqual([{ epoch: sink.epoch, index: log.entries.length - 1 }]);
+});

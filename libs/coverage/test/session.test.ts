@@ -1,0 +1,216 @@
+import {
+  type MemberStatement,
+  formatStatement,
+  parseStatement,
+  type SessionStatement,
+  SessionCoverage,
+} from '@belay/coverage';
+import { keyed, type LogSink, SessionLog } from '@belay/testkit';
+import { expect, test } from 'vitest';
+
+const S = 'run-1';
+
+/** A proxy and a hook that both have to see a session, and what else a test asks for. */
+function setUp(policy: unknown = {}): { log: SessionLog; proxy: LogSink; hook: LogSink } {
+  const log = new SessionLog(policy);
+  const proxy = log.sink('proxy', { kind: 'proxy', domain: 'desk', required: true });
+  const hook = log.sink('hook', { kind: 'hook', domain: 'desk', required: true });
+  proxy.open();
+  hook.open();
+  return { log, proxy, hook };
+}
+
+const member = (statement: SessionStatement, sink: string): MemberStatement =>
+  statement.members.find((each) => each.sink === sink) as MemberStatement;
+
+const call = (sink: LogSink, name: string, result = name): void => {
+  sink.say('call', { session: S, call: keyed(name), match: keyed(`${name} args`) });
+  sink.say('result', { session: S, call: keyed(name), match: keyed(`${result} result`) });
+};
+
+function canonicalOf(statement: SessionStatement): SessionStatement {
+  const bytes = formatStatement(statement);
+  const again = parseStatement(bytes);
+  expect(formatStatement(again)).toEqual(bytes);
+  return statement;
+}
+
+test('two sinks that saw a session whole cover it, though their epochs go on', () => {
+  const { log, proxy, hook } = setUp();
+  for (const sink of [proxy, hook]) {
+    sink.say('session.open', { session: S });
+    call(sink, 'a');
+    sink.stated('session.close', { session: S });
+    sink.say('session.open', { session: 'run-2' });
+  }
+  const statement = canonicalOf(log.coverage(S));
+  expect(statement).toMatchObject({ status: 'complete', closed: true });
+  expect(statement.members.map(({ sink, status, signed }) => [sink, status, signed])).toEqual([
+    ['hook', 'complete', true],
+    ['proxy', 'complete', true],
+  ]);
+  expect(statement.calls).toMatchObject([{ weak: false, arguments: 'same', outcome: 'same' }]);
+  expect(canonicalOf(log.coverage('run-2'))).toMatchObject({ status: 'open', closed: false });
+});
+
+test('a line lost on the way is named by its number; the session before it and the one after are not blamed', () => {
+  const { log, proxy, hook } = setUp();
+  for (const sink of [proxy, hook]) {
+    sink.say('session.open', { session: 'run-0' });
+    sink.stated('session.close', { session: 'run-0' });
+    sink.say('session.open', { session: S });
+    sink.say('call', { session: S, call: keyed('a') }, sink === proxy);
+    sink.say('result', { session: S, call: keyed('a') });
+    sink.stated('session.close', { session: S });
+  }
+  const statement = canonicalOf(log.coverage(S));
+  expect(statement.status).toBe('gap');
+  expect(member(statement, 'proxy').reasons).toContainEqual({
+    reason: 'missing',
+    epoch: proxy.epoch,
+    from: 5,
+    to: 6,
+  });
+  expect(log.coverage('run-0').status).toBe('complete');
+});
+
+test('a hole before a session leaves its root without comparison, and that is said', () => {
+  const { log, proxy, hook } = setUp();
+  proxy.say('x.note', {}, true);
+  for (const sink of [proxy, hook]) {
+    sink.say('session.open', { session: S });
+    sink.stated('session.close', { session: S });
+  }
+  expect(member(canonicalOf(log.coverage(S)), 'proxy')).toMatchObject({
+    status: 'gap',
+    reasons: [{ reason: 'root_not_compared', epoch: proxy.epoch }],
+  });
+});
+
+test('a restart in the middle of a session is no hole; a lost epoch is one', () => {
+  const { log, proxy, hook } = setUp();
+  for (const sink of [proxy, hook]) {
+    sink.say('session.open', { session: S });
+    call(sink, 'a');
+  }
+  proxy.open();
+  hook.open(true);
+  hook.say('call', { session: S, call: keyed('b') }, true);
+  hook.open();
+  for (const sink of [proxy, hook]) {
+    call(sink, 'c');
+    sink.stated('session.close', { session: S });
+  }
+  const statement = canonicalOf(log.coverage(S));
+  expect(member(statement, 'proxy')).toMatchObject({ status: 'complete', closed: true });
+  expect(member(statement, 'proxy').epochs).toHaveLength(2);
+  const found = member(statement, 'hook');
+  expect(found.status).toBe('silent');
+  expect(found.reasons).toContainEqual(
+    expect.objectContaining({
+      reason: 'lost_epoch',
+      lost: expect.objectContaining({ size: 2, counters: { from: 1, to: 2 } }) as unknown,
+    }),
+  );
+});
+
+test('a required sink that never spoke is silent once it is late; one that is not required is not missed', () => {
+  const { log, proxy } = setUp({ lateness: 10 });
+  log.sink('otlp', { kind: 'otlp' });
+  proxy.say('session.open', { session: S });
+  proxy.stated('session.close', { session: S });
+  expect(canonicalOf(log.coverage(S, 9))).toMatchObject({ status: 'open', closed: false });
+  const later = canonicalOf(log.coverage(S, 11));
+  expect(later.status).toBe('silent');
+  expect(member(later, 'hook').reasons).toEqual([{ reason: 'never_spoke' }]);
+  expect(later.members.map(({ sink }) => sink)).toEqual(['hook', 'proxy']);
+});
+
+test('silence and going away are told by the clock of the collector', () => {
+  const { log, proxy, hook } = setUp({ heartbeat: 60, lateness: 30, closeTimeout: 600 });
+  for (const sink of [proxy, hook]) sink.say('session.open', { session: S });
+  expect(log.coverage(S, 89).status).toBe('open');
+  expect(log.coverage(S, 91).status).toBe('silent');
+  expect(log.coverage(S, 602).status).toBe('unclosed');
+  // The next epoch accounts for the one that was killed.
+  for (const sink of [proxy, hook]) sink.open();
+  expect(log.coverage(S, 602)).toMatchObject({ status: 'complete', closed: true });
+});
+
+test('which sinks a session has to have depends on who opened it; nobody else can ask for less', () => {
+  const policy = {
+    sessions: [
+      { kind: 'desk', opens: ['hook'], required: ['hook', 'proxy'], members: [] },
+      { kind: 'batch', opens: ['proxy'], required: ['proxy'], members: [] },
+    ],
+  };
+  const { log, proxy, hook } = setUp(policy);
+  const stranger = log.sink('stranger', { keyed: false, declared: false, role: 'agent' });
+  const other = log.sink('other', { kind: 'other' });
+  stranger.open();
+  other.open();
+  for (const sink of [stranger, other, proxy]) sink.say('session.open', { session: S });
+  proxy.stated('session.close', { session: S });
+  expect(canonicalOf(log.coverage(S))).toMatchObject({ kinds: ['batch'], status: 'complete' });
+  expect(log.coverage(S).members.map(({ sink }) => sink)).toEqual(['proxy']);
+  hook.say('session.open', { session: S });
+  expect(log.coverage(S)).toMatchObject({ kinds: ['desk', 'batch'], status: 'open' });
+});
+
+test('a thief of a token without the key opens nothing in the name of a keyed sink', () => {
+  const { log, proxy, hook } = setUp({ sessions: [{ kind: 'k', opens: ['proxy'], required: ['proxy'] }] });
+  log.append(proxy.line('session.open', { session: S }, 90), { ...proxy.by, signed: undefined });
+  hook.say('session.open', { session: S });
+  expect(log.coverage(S).kinds).toEqual([]);
+});
+
+test('a call that only one sink saw, one they differ on, and identical ones that can not be told apart', () => {
+  const { log, proxy, hook } = setUp();
+  const weak = (n: number): string => `weak:${keyed(`ls ${n}`)}`;
+  const same = { session: S, match: keyed('ls args'), attrs: { tool: 'ls' } };
+  for (const sink of [proxy, hook]) {
+    sink.say('session.open', { session: S });
+    call(sink, 'a', sink === proxy ? 'a' : 'other');
+    for (const n of sink === proxy ? [1, 2, 3] : [1, 2]) {
+      sink.say('call', { ...same, call: weak(n) });
+      // The hook's second is the proxy's third: nobody can know.
+      const result = keyed(sink === proxy || n === 1 ? `result ${n}` : 'result 3');
+      sink.say('result', { session: S, call: weak(n), match: result });
+    }
+  }
+  call(hook, 'b');
+  hook.say('call', { session: S });
+  const { calls, unnamed } = canonicalOf(log.coverage(S));
+  expect(calls).toMatchObject([
+    { calls: [keyed('a')], arguments: 'same', outcome: 'different' },
+    { calls: [weak(1), weak(2), weak(3)], weak: true, identical: 3, arguments: 'same', outcome: 'same' },
+    { calls: [keyed('b')], arguments: 'one', outcome: 'one', seen: [{ sink: 'hook' }] },
+  ]);
+  expect(unnamed).toEqual({ hook: 1 });
+  // A result that the other sink had for none of them.
+  hook.say('call', { ...same, call: weak(3) });
+  hook.say('result', { session: S, call: weak(3), match: keyed('result 9') });
+  expect(log.coverage(S).calls[1]).toMatchObject({ identical: 3, outcome: 'different' });
+});
+
+test('goes on from its stored state', () => {
+  const { log, proxy, hook } = setUp();
+  for (const sink of [proxy, hook]) {
+    sink.say('session.open', { session: S });
+    call(sink, 'a');
+    sink.stated('session.close', { session: S });
+  }
+  const whole = new SessionCoverage({ log: log.sent()[0]?.envelope.log as string, session: S });
+  let resumed = whole;
+  const entries = log.sent().filter(({ envelope }) => envelope.session === S);
+  for (const entry of entries) whole.apply(entry);
+  resumed = new SessionCoverage({ log: whole.log, session: S });
+  for (const entry of entries) {
+    resumed = new SessionCoverage(
+      JSON.parse(JSON.stringify(resumed.state())) as ReturnType<SessionCoverage['state']>,
+    );
+    resumed.apply(entry);
+    resumed.apply(entry);
+  }
+  expect(resumed.state()).toEqual(whole.state());
+});
