@@ -36,7 +36,10 @@ const arrivalsOf = (world: World, epoch: string): Arrival[] =>
   world.arrivals.filter(({ line }) => line.epoch === epoch);
 
 /** What the opening of a later epoch says, if it arrived. */
-function accountIn(world: World, epoch: string): (Account & { readonly lie: boolean }) | undefined {
+function accountIn(
+  world: World,
+  epoch: string,
+): (Account & { readonly size: number; readonly lie: boolean }) | undefined {
   const next = world.epochs.find(({ previous }) => previous === epoch);
   const opening = world.arrivals.find(
     ({ line, second }) => line.epoch === next?.epoch && line.seq === 1 && !second,

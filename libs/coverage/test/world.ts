@@ -246,15 +246,16 @@ function sourceOf(sink: string, base: number, scripts: readonly EpochScript[]): 
       true,
     );
     for (const each of script.steps) {
-      if (each.do === 'note') write('x.note', { n: tree.size });
+      if (each.do === 'drop') {
+        hole ??= { from: tree.size + 1, leaves: CompactRange.empty(BigInt(tree.size)), drop: each };
+      } else if (each.do === 'note') write('x.note', { n: tree.size });
       else if (each.do === 'beat') state('heartbeat');
       else if (each.do === 'wrongRoot') state('heartbeat', 'root');
       else if (each.do === 'wrongSize') state('heartbeat', 'size');
       else if (each.do === 'close') {
         speak();
         state('epoch.close', undefined, true);
-      } else if (each.do === 'speak') speak();
-      else hole ??= { from: tree.size + 1, leaves: CompactRange.empty(BigInt(tree.size)), drop: each };
+      } else speak();
     }
     let closed: { size: number; root: string } | undefined;
     if (script.end !== 'kill') {

@@ -8,7 +8,7 @@ import {
   SESSION_DISPOSITIONS,
   Standing,
 } from '@belay/receipt';
-import { keyed, LogSink, SessionLog } from '@belay/testkit';
+import { keyed, type LogSink, SessionLog } from '@belay/testkit';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
