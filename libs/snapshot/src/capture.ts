@@ -314,12 +314,15 @@ export class Capturer {
     )
       return { digest: this.#last, changed };
     const changes: Change[] = [];
-    this.#trackers.forEach((tracker, root) => {
-      const some = tracker.changes(root);
-      for (const each of some.changes) changes.push(each);
-      for (const name of ['created', 'modified', 'deleted', 'metadata'] as const)
-        changed[name] += some.counts[name];
-    });
+    // A state that is kept whole has no need of them.
+    if (this.#last === undefined) changed.created = this.#context.totals.entries;
+    else
+      this.#trackers.forEach((tracker, root) => {
+        const some = tracker.changes(root);
+        for (const each of some.changes) changes.push(each);
+        for (const name of ['created', 'modified', 'deleted', 'metadata'] as const)
+          changed[name] += some.counts[name];
+      });
     const state = makeState(
       this.#trackers.map((tracker) => ({ path: tracker.root, tree: tracker.digest() })),
       this.#context.rules.rules,

@@ -18,16 +18,6 @@ export interface Change {
   readonly entry: Entry | undefined;
 }
 
-/** One record's frame: length of the body, type, body, CRC-32 of type and body. */
-export function frame(type: number, body: Buffer): Buffer {
-  const bytes = Buffer.allocUnsafe(body.length + RECORD_OVERHEAD);
-  bytes.writeUInt32BE(body.length, 0);
-  bytes[4] = type;
-  body.copy(bytes, 5);
-  bytes.writeUInt32BE(crc32(bytes.subarray(4, 5 + body.length)), 5 + body.length);
-  return bytes;
-}
-
 /** The whole records in `bytes`, each with where its frame begins and ends; stops at the first that is not whole. */
 export function* records(
   bytes: Buffer,
@@ -42,13 +32,14 @@ export function* records(
   }
 }
 
-/** Collects bytes; grows by doubling. */
-export class ByteSink {
+/** Collects a record: length of the body, type, body, CRC-32 of type and body. Grows by doubling. */
+export class RecordSink {
   #bytes: Buffer;
-  length = 0;
+  length = 5;
 
-  constructor(capacity = 4096) {
+  constructor(type: number, capacity = 4096) {
     this.#bytes = Buffer.allocUnsafeSlow(capacity);
+    this.#bytes[4] = type;
   }
 
   /** Room for `size` more bytes: where they go, in `bytes`. */
@@ -93,17 +84,28 @@ export class ByteSink {
     writeEntry(entry, this.#bytes, at);
   }
 
-  /** A view of what was collected. */
-  view(): Buffer {
+  /** The whole record. */
+  finish(): Buffer {
+    const end = this.length;
+    this.u32(0);
+    this.#bytes.writeUInt32BE(end - 5, 0);
+    this.#bytes.writeUInt32BE(crc32(this.#bytes.subarray(4, end)), end);
     return this.#bytes.subarray(0, this.length);
   }
+}
+
+/** A record whose body is at hand. */
+export function makeRecord(type: number, body: Buffer): Buffer {
+  const sink = new RecordSink(type, body.length + RECORD_OVERHEAD);
+  sink.bytes(body);
+  return sink.finish();
 }
 
 /** A path as what it shares with the one before it and the rest; entries in order of a tree share much. */
 class PathWriter {
   #last: Buffer = Buffer.alloc(0);
 
-  write(sink: ByteSink, path: Buffer): void {
+  write(sink: RecordSink, path: Buffer): void {
     const last = this.#last;
     const most = Math.min(last.length, path.length);
     let shared = 0;
@@ -128,9 +130,9 @@ class PathReader {
   }
 }
 
-/** Body of a CHECKPOINT: every entry of every root, parents before what is in them. */
+/** A CHECKPOINT: every entry of every root, parents before what is in them. */
 export function encodeCheckpoint(at: number, state: Buffer, roots: readonly Iterable<Entry>[]): Buffer {
-  const sink = new ByteSink(1 << 16);
+  const sink = new RecordSink(RECORD.CHECKPOINT, 1 << 16);
   sink.u64(at);
   sink.u32(state.length);
   sink.bytes(state);
@@ -144,12 +146,12 @@ export function encodeCheckpoint(at: number, state: Buffer, roots: readonly Iter
     }
   });
   sink.u8(0);
-  return sink.view();
+  return sink.finish();
 }
 
-/** Body of a DELTA: the digest of the state it is a change of, and the changes, each path once, root by root. */
+/** A DELTA: the digest of the state it is a change of, and the changes, each path once, root by root. */
 export function encodeDelta(at: number, parent: Buffer, state: Buffer, changes: readonly Change[]): Buffer {
-  const sink = new ByteSink();
+  const sink = new RecordSink(RECORD.DELTA);
   sink.u64(at);
   sink.bytes(parent);
   sink.u32(state.length);
@@ -165,7 +167,7 @@ export function encodeDelta(at: number, parent: Buffer, state: Buffer, changes: 
     if (entry) sink.entry(entry);
   }
   sink.u8(0);
-  return sink.view();
+  return sink.finish();
 }
 
 /** What begins a CHECKPOINT or DELTA. */

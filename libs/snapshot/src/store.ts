@@ -24,7 +24,7 @@ import {
   CONTENT_BYTES,
   encodeCheckpoint,
   encodeDelta,
-  frame,
+  makeRecord,
   JOURNAL_MAGIC,
   RECORD,
   RECORD_OVERHEAD,
@@ -52,6 +52,8 @@ const READ_BYTES = 4 * 1024 * 1024;
 /** A chain of deltas is cut by a checkpoint when it has become as long as a checkpoint, and never before this. */
 const MIN_CHAIN_BYTES = 256 * 1024;
 const MAX_CHAIN = 2048;
+/** Contents whose places are told to the journal at once. */
+const MAX_PENDING = 4096;
 
 /** What is known of a state without reading it. */
 export interface StateInfo {
@@ -573,10 +575,9 @@ export class StoreWriter {
     const asChange = cost && cost.length < MAX_CHAIN && cost.changes < Math.max(cost.whole, MIN_CHAIN_BYTES);
     const bytes = encodeState(state);
     if (asChange && parent !== undefined) {
-      const body = encodeDelta(at, parseDigest(parent), bytes, changes);
-      this.#append(RECORD.DELTA, body, { digest, at, parent });
+      this.#append(encodeDelta(at, parseDigest(parent), bytes, changes), { digest, at, parent });
     } else {
-      this.#append(RECORD.CHECKPOINT, encodeCheckpoint(at, bytes, whole()), {
+      this.#append(encodeCheckpoint(at, bytes, whole()), {
         digest,
         at,
         parent: undefined,
@@ -618,6 +619,7 @@ export class StoreWriter {
     this.#contents.add(hash, this.#number, offset, size);
     this.#pending.push({ hash, offset, size });
     this.#packEnd += size;
+    if (this.#pending.length >= MAX_PENDING) this.#settleContents();
   }
 
   #flush(): void {
@@ -637,13 +639,12 @@ export class StoreWriter {
       body.writeBigUInt64BE(BigInt(offset), at + DIGEST_BYTES);
       body.writeBigUInt64BE(BigInt(size), at + DIGEST_BYTES + 8);
     });
-    this.#append(RECORD.CONTENTS, body);
+    this.#append(makeRecord(RECORD.CONTENTS, body));
     this.#pending = [];
   }
 
-  #append(type: number, body: Buffer, state?: Omit<StateInfo, 'bytes'>): void {
+  #append(bytes: Buffer, state?: Omit<StateInfo, 'bytes'>): void {
     this.#open();
-    const bytes = frame(type, body);
     // A failed write leaves a torn end; the next goes over it.
     const offset = this.#journalEnd;
     writeFully(this.#journalFd, bytes, offset);
@@ -662,7 +663,10 @@ export class StoreWriter {
     this.#journalFd = openSync(join(this.#store.dir, `${this.#id}.journal`), flags, 0o600);
     this.#packFd = pack;
     const identity: WriterIdentity = { pid: process.pid, started: processStart() };
-    const head = Buffer.concat([JOURNAL_MAGIC, frame(RECORD.WRITER, Buffer.from(JSON.stringify(identity)))]);
+    const head = Buffer.concat([
+      JOURNAL_MAGIC,
+      makeRecord(RECORD.WRITER, Buffer.from(JSON.stringify(identity))),
+    ]);
     writeFully(this.#journalFd, head, 0);
     this.#journalEnd = head.length;
     this.#packEnd = 0;
