@@ -8,6 +8,7 @@ import {
   Epoch,
   Forwarder,
   type ForwardEvent,
+  type LineFilter,
   SHARED_TIMES,
   type SpoolLimits,
   Transport,
@@ -30,6 +31,7 @@ export interface AttestationOptions {
   /** Whether what earlier runs left is part of this one's work: then it starts at once and `finish` waits for it. */
   readonly leftovers?: boolean;
   readonly limits?: SpoolLimits | undefined;
+  readonly filter?: LineFilter | undefined;
   /** Milliseconds between two signs of life. */
   readonly heartbeat?: number | undefined;
 }
@@ -108,6 +110,7 @@ export class Attestation {
       sinkKind,
       key: key === undefined ? undefined : rawPublicKey(key),
       limits: options.limits,
+      filter: options.filter,
     });
     const forwarder = forwarderFor(
       state,

@@ -34,6 +34,8 @@ export interface CliConfig {
   /** `BELAY_SPOOL_BYTES`, `BELAY_SPOOL_DAYS`: how much may wait on this machine for one log, and how long. */
   readonly spoolBytes: string | undefined;
   readonly spoolDays: string | undefined;
+  /** `BELAY_FILTER`: kinds of lines that are not sent, `[SINK/]KIND` with commas between them. */
+  readonly filter: string | undefined;
   /** `DATABASE_URL`: an existing PostgreSQL in place of the embedded one. */
   readonly databaseUrl: string | undefined;
   /** `BELAY_DEBUG`: stack traces with errors. */
@@ -64,6 +66,7 @@ export function readConfig(): CliConfig {
     heartbeat: set('BELAY_HEARTBEAT'),
     spoolBytes: set('BELAY_SPOOL_BYTES'),
     spoolDays: set('BELAY_SPOOL_DAYS'),
+    filter: set('BELAY_FILTER'),
     databaseUrl: set('DATABASE_URL'),
     debug: set('BELAY_DEBUG') !== undefined,
     // Not `process.stdout.isTTY`: touching that stream makes it blocking, which a proxy must not have.

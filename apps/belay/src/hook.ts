@@ -232,9 +232,9 @@ class HookRun {
   ): { readonly seq: number; readonly epoch: string } | undefined {
     const { log, sink } = { log: this.#origin, sink: this.#options.sink };
     if (log === undefined) return undefined;
-    const { limits, heartbeat } = this.#settings;
+    const { limits, filter, heartbeat } = this.#settings;
     return attempt(() =>
-      SharedEpoch.use({ state: this.#state, log, sink, sinkKind: 'hook', key, limits }, (epoch) => {
+      SharedEpoch.use({ state: this.#state, log, sink, sinkKind: 'hook', key, limits, filter }, (epoch) => {
         if (begins && draft.kind !== 'session.open') {
           epoch.append({ kind: 'session.open', session, attrs: this.#openingAttributes() });
         }

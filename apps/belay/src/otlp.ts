@@ -131,7 +131,7 @@ class Run {
   static async open(options: OtlpOptions): Promise<Run> {
     const config = withLogin(readConfig(), options);
     const state = options.state ?? config.state;
-    const { privacy, heartbeat, limits, problems } = readSettings(config, options.privacy);
+    const { privacy, heartbeat, limits, filter, problems } = readSettings(config, options.privacy);
     problems.forEach(warn);
     const secret = machineSecret(state);
     const session = config.session === undefined ? undefined : sessionId(secret, config.session);
@@ -151,6 +151,7 @@ class Run {
             onEvent,
             heartbeat,
             limits,
+            filter,
           });
     const epoch = attestation?.epoch.id ?? newUlid(Date.now(), randomBytes(10));
     const writer = TraceWriter.create(

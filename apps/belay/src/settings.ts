@@ -1,7 +1,13 @@
 /** What a sink may say and keep: from options, the environment and `settings.json`, in this order. */
 
 import { readFileSync } from 'node:fs';
-import { SHARED_TIMES, SPOOL_LIMITS, type SpoolLimits } from '@belay/client/sink';
+import {
+  isFilterRule,
+  type LineFilter,
+  SHARED_TIMES,
+  SPOOL_LIMITS,
+  type SpoolLimits,
+} from '@belay/client/sink';
 import type { CliConfig } from './config.js';
 
 /** `minimal`: commitments and the closed attributes. `strict`: names of tools, servers and agents are keyed or left out too. */
@@ -13,6 +19,8 @@ export interface Settings {
   /** Milliseconds. */
   readonly heartbeat: number;
   readonly limits: SpoolLimits;
+  /** Lines that are not sent: their numbers are, in a `gap` line. */
+  readonly filter: LineFilter;
   /** What could not be read, a line each. The stricter reading of it is in force. */
   readonly problems: readonly string[];
 }
@@ -44,6 +52,16 @@ export function readSettings(config: CliConfig, flag?: Privacy): Settings {
     problems.push(`${name} is a number from ${least} to ${most}: ${usual} is in force`);
     return usual;
   };
+  const filterOf = (): LineFilter => {
+    const said = config.filter?.split(',') ?? file['filter'] ?? [];
+    const rules = Array.isArray(said) ? said.map((rule) => String(rule).trim()) : [''];
+    return rules.filter((rule) => {
+      const known = isFilterRule(rule);
+      if (!known && rule !== '')
+        problems.push(`filter: ${JSON.stringify(rule)} is no kind of line that may be left out`);
+      return known;
+    });
+  };
   return {
     privacy: privacyOf(),
     heartbeat: number('heartbeat', SHARED_TIMES.heartbeat / 1_000) * 1_000,
@@ -51,6 +69,7 @@ export function readSettings(config: CliConfig, flag?: Privacy): Settings {
       bytes: number('spoolBytes', SPOOL_LIMITS.bytes),
       age: number('spoolDays', SPOOL_LIMITS.age / 86_400_000) * 86_400_000,
     },
+    filter: filterOf(),
     problems,
   };
 }

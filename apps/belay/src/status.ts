@@ -141,7 +141,7 @@ function foldersIn(folder: string): string[] {
   );
 }
 
-const COUNTS = ['lines', 'pending', 'acked', 'refused', 'dropped', 'conflicts'] as const;
+const COUNTS = ['lines', 'pending', 'acked', 'refused', 'dropped', 'filtered', 'conflicts'] as const;
 type Totals = Record<(typeof COUNTS)[number] | 'pendingBytes' | 'accusations', number>;
 
 function totalsOf(logs: readonly LogStatus[]): Totals {
@@ -155,6 +155,7 @@ function totalsOf(logs: readonly LogStatus[]): Totals {
     acked: sum('acked'),
     refused: sum('refused'),
     dropped: sum('dropped'),
+    filtered: sum('filtered'),
     conflicts: sum('conflicts'),
     accusations: logs.reduce((total, { accusations }) => total + accusations.length, 0),
   };
@@ -220,7 +221,7 @@ function pageOf({ state, credentials, totals, logs }: Document, style: Style): s
         epoch.state,
         ...COUNTS.map((name) => String(epoch[name])),
       ]),
-      ...(settled > 0 ? [[sink, `${settled} more`, 'settled', '', '', '', '', '', '']] : []),
+      ...(settled > 0 ? [[sink, `${settled} more`, 'settled', '', '', '', '', '', '', '']] : []),
     ]);
     if (rows.length > 0) parts.push(table([['sink', 'epoch', 'state', ...COUNTS], ...rows], style));
   }

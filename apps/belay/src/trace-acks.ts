@@ -48,6 +48,7 @@ type OpenCode =
   | 'lost'
   | 'not_acknowledged'
   | 'not_sent'
+  | 'filtered'
   | 'refused'
   /** The sink had failed to observe it: its line commits to nothing. */
   | 'unobserved'
@@ -110,6 +111,7 @@ const MESSAGES: Readonly<Record<BadCode | OpenCode, string>> = {
   lost: 'not in the trace, which says itself that records were lost',
   not_acknowledged: 'not acknowledged (yet)',
   not_sent: 'never sent: a gap that is disclosed',
+  filtered: 'not sent, as the policy of this machine has it',
   refused: 'refused by the collector',
   unobserved: 'the recorder failed on it, and its line commits to nothing',
   not_kept: 'acknowledged, but lines or proofs are not kept here (any more)',
@@ -257,7 +259,8 @@ class Comparison {
 
   #whyNoLine(seq: number, { lines, noted }: Evidence): BadCode | OpenCode {
     const known = [...lines.values()];
-    if (known.some(({ gap }) => gap !== undefined && gap.first <= seq && seq <= gap.last)) return 'not_sent';
+    const told = known.find(({ gap }) => gap !== undefined && gap.first <= seq && seq <= gap.last)?.gap;
+    if (told !== undefined) return told.reason === 'filtered' ? 'filtered' : 'not_sent';
     if (this.#record?.forgotten !== undefined || noted.has(seq)) return 'not_kept';
     const closed = known.some(({ kind }) => kind === 'epoch.close');
     return closed || seq < (known.at(-1)?.seq ?? 0) ? 'never_said' : 'not_acknowledged';

@@ -277,6 +277,29 @@ describe('what can not be decided is named', () => {
     expect(attested).toBeGreaterThan(0);
   });
 
+  test('lines that the policy keeps from being sent; what is no policy is told', async () => {
+    const run = start(['proxy', '--', node, program('server'), 'answer'], {
+      ...env,
+      BELAY_FILTER: 'x.frame, gap',
+    });
+    run.child.stdin.end(
+      '{"jsonrpc":"2.0","id":0,"method":"ping"}\n{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}\n',
+    );
+    expect(await run.ended).toBe(0);
+    expect(run.stderr()).toContain('belay: filter: "gap" is no kind of line that may be left out');
+    expect(collector.envelopes().map(({ kind }) => kind)).not.toContain('x.frame');
+    const [path] = tracesIn(join(state, 'traces')) as [string];
+    const found = await check([path]);
+    expect(found).toMatchObject({ code: 2, integrity: 'attested 2/4' });
+    expect(codes(found)).toEqual(['filtered']);
+    const status = await belay(['status', '--json']);
+    expect(status.code).toBe(0);
+    expect((JSON.parse(status.stdout) as { totals: object }).totals).toMatchObject({
+      filtered: 2,
+      dropped: 0,
+    });
+  });
+
   test('lines that were refused, and lines that contradict others', async () => {
     const path = await proxied();
     // The machine was set back to yesterday: the same numbers are used for another story.

@@ -30,6 +30,8 @@ export interface EpochRecord {
   readonly abandoned?: true | undefined;
   /** Lines that were too old to be kept and were given up: a `gap` line says so. */
   readonly expired?: number | undefined;
+  /** Lines that the policy kept from being sent, of those that are not in `lines` any more. */
+  readonly filtered?: number | undefined;
   /** Every line was acknowledged or refused. */
   readonly settled?: true | undefined;
   /** Size of a published checkpoint that covers all of its lines: they need not be kept to be sent again. */
@@ -91,6 +93,20 @@ export function rangeOfLines(bytes: Buffer, range: CompactRange): CompactRange {
   }
   return range;
 }
+
+/** Numbers of which the `gap` lines of a spool say that the policy kept them from being sent. */
+export function filteredIn(bytes: Buffer): number {
+  let sum = 0;
+  for (let at = bytes.indexOf(FILTERED); at >= 0; at = bytes.indexOf(FILTERED, at + 1)) {
+    const end = bytes.indexOf(0x0a, at);
+    const line = bytes.toString('latin1', bytes.lastIndexOf(0x0a, at) + 1, end < 0 ? bytes.length : end);
+    const { kind, attrs } = JSON.parse(line) as { kind: string; attrs: { first: number; last: number } };
+    if (kind === 'gap') sum += attrs.last - attrs.first + 1;
+  }
+  return sum;
+}
+
+const FILTERED = Buffer.from('"reason":"filtered"');
 
 function stateOf(range: CompactRange): SinkTreeState {
   return { size: Number(range.end), hashes: range.hashes.map((hash) => hash.toString('base64')) };

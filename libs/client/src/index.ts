@@ -6,6 +6,7 @@ export { type SentBatch, type SignedHead, type VerifiedAck, verifyAck } from './
 export { type Evidence, type Flaw, type KnownLine, type Place, readEvidence } from './attested.js';
 export { append, type AppendBatch, type AppendTarget } from './append.js';
 export { Epoch } from './epoch.js';
+export { isFilterRule, type LineFilter } from './line-filter.js';
 export type { Draft } from './line-writer.js';
 export type { EpochOptions } from './next-epoch.js';
 export { SHARED_TIMES, SharedEpoch, type SharedTimes, tendShared } from './shared-epoch.js';

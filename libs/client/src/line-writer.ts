@@ -3,6 +3,7 @@ import type { AttributeValue, EnvelopeKind } from '@belay/envelope';
 import { commitment, commitmentSalt, SinkTree, type SinkTreeState } from '@belay/envelope/sink';
 import { CompactRange } from '@belay/merkle';
 import type { EpochRecord } from './epoch-record.js';
+import { filterOf, type LineFilter } from './line-filter.js';
 import type { SpoolRoom } from './spool-room.js';
 
 /** One envelope before it has a number. */
@@ -19,8 +20,8 @@ export interface Draft {
   readonly attrs?: Readonly<Record<string, AttributeValue | undefined>> | undefined;
 }
 
-/** `overflow`: the spool's limits; `lost`: the disk. */
-type Loss = 'overflow' | 'lost';
+/** `overflow`: the spool's limits; `lost`: the disk; `filtered`: the policy. */
+type Loss = 'overflow' | 'lost' | 'filtered';
 
 /** Lines that are not in the spool and that no `gap` line speaks of yet. */
 interface Hole {
@@ -35,6 +36,7 @@ export interface WriterState {
   readonly offset: number;
   readonly tree: SinkTreeState;
   readonly dropped: number;
+  readonly filtered?: number | undefined;
   readonly hole?:
     { readonly first: number; readonly reason: Loss; readonly hashes: readonly string[] } | undefined;
 }
@@ -54,10 +56,19 @@ export class LineWriter {
   #offset: number;
   #hole: Hole | undefined;
   #dropped: number;
+  #filtered: number;
+  readonly #leavesOut: ((kind: EnvelopeKind) => boolean) | undefined;
   /** Envelopes that have their numbers, those after the tree's last, and are not written yet. */
   #reserved: (() => Draft)[] = [];
 
-  constructor(record: EpochRecord, fd: number, room: SpoolRoom, now: () => Date, state?: WriterState) {
+  constructor(
+    record: EpochRecord,
+    fd: number,
+    room: SpoolRoom,
+    now: () => Date,
+    filter?: LineFilter,
+    state?: WriterState,
+  ) {
     this.#record = record;
     this.#secret = Buffer.from(record.secret, 'base64');
     this.#fd = fd;
@@ -66,6 +77,8 @@ export class LineWriter {
     this.#tree = new SinkTree(state?.tree);
     this.#offset = state?.offset ?? 0;
     this.#dropped = state?.dropped ?? 0;
+    this.#filtered = state?.filtered ?? 0;
+    this.#leavesOut = filterOf(filter, record.sink);
     this.#hole = state?.hole && {
       first: state.hole.first,
       reason: state.hole.reason,
@@ -86,9 +99,15 @@ export class LineWriter {
     return this.#dropped;
   }
 
+  /** Lines that the policy kept from being sent. */
+  get filtered(): number {
+    return this.#filtered;
+  }
+
   /** Appends one envelope and returns its `seq`, by which it stays known even when it did not get into the spool. */
   append(draft: Draft): number {
     this.settle();
+    if (this.#leavesOut?.(draft.kind) === true) return this.#leaveOut(draft);
     this.#speak(false);
     return this.#write(draft, false);
   }
@@ -98,6 +117,8 @@ export class LineWriter {
    * else is appended. `make` is called once and must not throw. Until then, kill -9 of this process costs the line.
    */
   reserve(make: () => Draft): number {
+    // Whether it is sent decides what stands in front of the next one, so it has to be known now.
+    if (this.#leavesOut !== undefined) return this.append(make());
     // Numbers that were given away stand: of what is missing is spoken before the first of them, or after the last.
     if (this.#reserved.length === 0) this.#speak(false);
     this.#reserved.push(make);
@@ -158,6 +179,7 @@ export class LineWriter {
       offset: this.#offset,
       tree: this.#tree.state(),
       dropped: this.#dropped,
+      filtered: this.#filtered,
       hole: hole && {
         first: hole.first,
         reason: hole.reason,
@@ -167,13 +189,35 @@ export class LineWriter {
   }
 
   #stated(): Readonly<Record<'size' | 'root' | 'dropped' | 'filtered', AttributeValue>> {
-    return { ...this.#tree.stated(), dropped: this.#dropped, filtered: 0 };
+    return { ...this.#tree.stated(), dropped: this.#dropped, filtered: this.#filtered };
+  }
+
+  /** A line that is not sent. Where others are missing already, it is missing with them, for their reason. */
+  #leaveOut(draft: Draft): number {
+    const { seq, bytes } = this.#line(draft, this.#now());
+    this.#miss(seq, this.#tree.append(bytes.subarray(0, -1)), this.#hole?.reason ?? 'filtered');
+    return seq;
   }
 
   #write(draft: Draft, must: boolean): number {
+    const now = this.#now();
+    const { seq, bytes } = this.#line(draft, now);
+    const leaf = this.#tree.append(bytes.subarray(0, -1));
+    const loss = this.#hole?.reason ?? this.#put(bytes, must, now.getTime());
+    if (loss !== undefined) this.#miss(seq, leaf, loss);
+    return seq;
+  }
+
+  #miss(seq: number, leaf: Buffer, reason: Loss): void {
+    if (reason === 'filtered') this.#filtered++;
+    else this.#dropped++;
+    this.#hole ??= { first: seq, reason, leaves: CompactRange.empty(BigInt(seq - 1)) };
+    this.#hole.leaves.append(leaf);
+  }
+
+  #line(draft: Draft, now: Date): { readonly seq: number; readonly bytes: Buffer } {
     const seq = this.#tree.size + 1;
     const { kind, content, session, call, match, attrs } = draft;
-    const now = this.#now();
     const line = JSON.stringify({
       v: 1,
       log: this.#record.log,
@@ -188,14 +232,7 @@ export class LineWriter {
       match,
       attrs,
     });
-    const bytes = Buffer.from(`${line}\n`, 'latin1');
-    const leaf = this.#tree.append(bytes.subarray(0, -1));
-    const loss = this.#hole?.reason ?? this.#put(bytes, must, now.getTime());
-    if (loss === undefined) return seq;
-    this.#dropped++;
-    this.#hole ??= { first: seq, reason: loss, leaves: CompactRange.empty(BigInt(seq - 1)) };
-    this.#hole.leaves.append(leaf);
-    return seq;
+    return { seq, bytes: Buffer.from(`${line}\n`, 'latin1') };
   }
 
   #put(bytes: Buffer, must: boolean, now: number): Loss | undefined {
@@ -237,9 +274,15 @@ export class LineWriter {
     const attrs = { first: hole.first, last: this.#tree.size, reason: hole.reason, hashes };
     this.#hole = undefined;
     this.#write({ kind: 'gap', attrs }, true);
-    const failed = (this.#hole as Hole | undefined)?.leaves;
+    const failed = this.#hole as Hole | undefined;
     if (failed === undefined) return;
-    hole.leaves.appendRange(failed);
+    hole.leaves.appendRange(failed.leaves);
     this.#hole = hole;
+    if (hole.reason !== 'filtered') return;
+    // What speaks of them is missing too: now all of it is, and not by the policy.
+    const left = failed.first - hole.first;
+    this.#filtered -= left;
+    this.#dropped += left;
+    this.#hole = { ...hole, reason: failed.reason };
   }
 }

@@ -11,6 +11,7 @@ import {
   treeOfLines,
   writeEpochRecord,
 } from './epoch-record.js';
+import type { LineFilter } from './line-filter.js';
 import { LineWriter } from './line-writer.js';
 import { rememberLog, waitingBytes } from './spools.js';
 import { SPOOL_LIMITS, type SpoolLimits, SpoolRoom } from './spool-room.js';
@@ -28,6 +29,8 @@ export interface EpochOptions {
   /** Ed25519 public key of a keyed sink, 32 bytes. */
   readonly key?: Buffer | undefined;
   readonly limits?: SpoolLimits | undefined;
+  /** Lines that are not to be sent. */
+  readonly filter?: LineFilter | undefined;
   readonly now?: () => Date;
 }
 
@@ -76,7 +79,7 @@ export function openNext(
     throw error;
   }
   const room = new SpoolRoom(dir, options.limits ?? SPOOL_LIMITS, others);
-  const writer = new LineWriter(record, fd, room, now);
+  const writer = new LineWriter(record, fd, room, now, options.filter);
   const previous = before === undefined ? undefined : stateOfPrevious(join(folder, before.epoch));
   writer.open({
     counter,

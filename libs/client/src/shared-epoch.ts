@@ -103,7 +103,7 @@ export class SharedEpoch {
 
   /** The same, but only where an epoch is open. */
   static useOpen<T>(
-    options: Pick<EpochOptions, 'state' | 'log' | 'sink' | 'limits' | 'now'>,
+    options: Pick<EpochOptions, 'state' | 'log' | 'sink' | 'limits' | 'filter' | 'now'>,
     use: (epoch: SharedEpoch) => T,
   ): T | undefined {
     const folder = sinkDir(options.state, options.log, options.sink);
@@ -191,7 +191,10 @@ export class SharedEpoch {
   }
 
   /** The epoch to go on with. One that is over, too old, or not what its writers left is closed or given up. */
-  static #current(folder: string, options: Pick<EpochOptions, 'limits' | 'now'>): SharedEpoch | undefined {
+  static #current(
+    folder: string,
+    options: Pick<EpochOptions, 'limits' | 'filter' | 'now'>,
+  ): SharedEpoch | undefined {
     const last = readChain(folder)?.epoch;
     if (last === undefined) return undefined;
     const dir = join(folder, last);
@@ -212,9 +215,16 @@ export class SharedEpoch {
       dir,
       options.limits ?? SPOOL_LIMITS,
       record.others ?? 0,
-      kept.hole !== undefined,
+      kept.hole !== undefined && kept.hole.reason !== 'filtered',
     );
-    const epoch = new SharedEpoch(dir, record, new LineWriter(record, fd, room, now, kept), slots, now, kept);
+    const epoch = new SharedEpoch(
+      dir,
+      record,
+      new LineWriter(record, fd, room, now, options.filter, kept),
+      slots,
+      now,
+      kept,
+    );
     if (now().getTime() - Date.parse(record.opened) <= MAX_AGE && kept.offset <= MAX_BYTES) return epoch;
     epoch.#within(() => epoch.close());
     return undefined;

@@ -3,6 +3,7 @@
  * pays for every module it loads.
  */
 export { acquireBriefly } from './brief-lock.js';
+export { isFilterRule, type LineFilter } from './line-filter.js';
 export type { Draft } from './line-writer.js';
 export { SHARED_TIMES, SharedEpoch, type SharedTimes } from './shared-epoch.js';
 export { Slots } from './slots.js';

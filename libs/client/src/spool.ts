@@ -17,6 +17,7 @@ import { CompactRange, leafHash } from '@belay/merkle';
 import {
   ACKS,
   type EpochRecord,
+  filteredIn,
   type Forgotten,
   LINES,
   rangeOfLines,
@@ -177,6 +178,7 @@ export class Spool {
     writeEpochRecord(this.dir, {
       ...record,
       ...(abandoned ? { closed: this.#abandoned(), abandoned } : {}),
+      filtered: this.#filtered(record),
       settled: true,
       forgotten,
     });
@@ -187,7 +189,12 @@ export class Spool {
   async again(): Promise<void> {
     // In this order: a crash in between leaves lines that are kept, and is made good by the next try.
     this.#note([{ first: 1, count: 0, end: 0, disposition: 'again' }]);
-    const { settled: _settled, published: _published, ...record } = readEpochRecord(this.dir) ?? this.record;
+    const {
+      settled: _settled,
+      published: _published,
+      filtered: _filtered,
+      ...record
+    } = readEpochRecord(this.dir) ?? this.record;
     writeEpochRecord(this.dir, record);
     await restoreLines(this.dir);
     this.#settled = 0;
@@ -196,6 +203,11 @@ export class Spool {
   #note(settlements: readonly Settlement[]): void {
     this.#acks ??= openWhole(join(this.dir, ACKS));
     writeSync(this.#acks, settlements.map((each) => `${JSON.stringify(each)}\n`).join(''));
+  }
+
+  #filtered(record: EpochRecord): number | undefined {
+    const sum = (record.filtered ?? 0) + filteredIn(readFileSync(join(this.dir, LINES)));
+    return sum === 0 ? undefined : sum;
   }
 
   async #keep(): Promise<Forgotten | undefined> {
@@ -243,7 +255,7 @@ export class Spool {
     const closed = { size: Number(whole.end), root: whole.root().toString('base64') };
     // In this order: a crash in between makes the old lines be sent again from the start, as duplicates.
     const forgotten = await this.#keep();
-    if (forgotten !== undefined) record = { ...record, forgotten };
+    record = { ...record, forgotten, filtered: this.#filtered(record) };
     writeEpochRecord(this.dir, {
       ...record,
       ...(abandoned ? { closed, abandoned } : {}),

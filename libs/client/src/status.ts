@@ -1,6 +1,6 @@
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { ACKS, type Forgotten, isLocked, LINES, readEpochRecord } from './epoch-record.js';
+import { ACKS, filteredIn, type Forgotten, isLocked, LINES, readEpochRecord } from './epoch-record.js';
 import { keptBytes } from './kept-lines.js';
 import type { WriterState } from './line-writer.js';
 import { Slots } from './slots.js';
@@ -26,6 +26,8 @@ export interface EpochStatus {
   readonly refused: number;
   /** Never sent: the spool or the disk had no room for them, or they became too old. */
   readonly dropped: number;
+  /** Never sent because the policy says so. */
+  readonly filtered: number;
   readonly conflicts: number;
   /** Index of its last line that is in the log. */
   readonly lastIndex: number | undefined;
@@ -58,9 +60,11 @@ export function epochStatus(dir: string): EpochStatus | undefined {
       lastIndex = Math.max(lastIndex ?? 0, settlement.index + count - 1);
     }
   }
-  const { pending, bytes, last } = waitingIn(dir);
+  const { pending, bytes, last, ...spool } = waitingIn(dir);
   const writer = record.shared === true ? writerState(dir) : undefined;
   const lines = Math.max(record.closed?.size ?? 0, last, settled, writer?.tree.size ?? 0);
+  const hole = writer?.hole?.reason === 'filtered' ? writer.tree.size - writer.hole.first + 1 : 0;
+  const filtered = spool.filtered + (record.filtered ?? 0) + hole;
   const open =
     record.closed === undefined && (record.shared === true ? isCurrent(dir, record.epoch) : isLocked(dir));
   return {
@@ -78,7 +82,8 @@ export function epochStatus(dir: string): EpochStatus | undefined {
     pendingBytes: bytes,
     ...counts,
     // Numbers that are neither settled nor in the spool, and those of a hole that no line speaks of yet.
-    dropped: Math.max(writer?.dropped ?? 0, lines - counts.acked - counts.refused - pending),
+    dropped: Math.max(writer?.dropped ?? 0, lines - counts.acked - counts.refused - pending - filtered),
+    filtered,
     lastIndex,
     keptBytes: keptBytes(dir),
     published: record.published,
@@ -116,14 +121,19 @@ function settlementsIn(path: string): Settlement[] {
 }
 
 /** Lines after the settled ones; `last` is the highest number in the spool. */
-function waitingIn(dir: string): { readonly pending: number; readonly bytes: number; readonly last: number } {
+function waitingIn(dir: string): {
+  readonly pending: number;
+  readonly bytes: number;
+  readonly last: number;
+  readonly filtered: number;
+} {
   let bytes: Buffer;
   let settled: number;
   try {
     bytes = readFileSync(join(dir, LINES));
     settled = settledEnd(join(dir, ACKS));
   } catch {
-    return { pending: 0, bytes: 0, last: 0 };
+    return { pending: 0, bytes: 0, last: 0, filtered: 0 };
   }
   let [pending, last, start] = [0, 0, 0];
   for (let lf = bytes.indexOf(0x0a); lf >= 0; lf = bytes.indexOf(0x0a, start)) {
@@ -133,7 +143,12 @@ function waitingIn(dir: string): { readonly pending: number; readonly bytes: num
       last = seqIn(bytes.toString('latin1', start, lf));
     start = next;
   }
-  return { pending, bytes: Math.max(0, start - settled), last };
+  return {
+    pending,
+    bytes: Math.max(0, start - settled),
+    last,
+    filtered: filteredIn(bytes.subarray(0, start)),
+  };
 }
 
 function seqIn(line: string): number {
