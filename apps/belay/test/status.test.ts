@@ -75,7 +75,7 @@ test('what waits, then what was acknowledged', async () => {
   ({ status } = await statusOf('--all'));
   expect(status.logs[0]?.sinks[0]?.epochs).toMatchObject([{ state: 'settled', acked: 5, lastIndex: 5 }]);
   const { stdout } = await belay('status', '--all');
-  expect(stdout).toMatch(/sink +epoch +state +lines +pending +acked +refused +dropped +conflicts/);
+  expect(stdout).toMatch(/sink +epoch +state +lines +pending +acked +refused +dropped +filtered +conflicts/);
   expect(stdout).toContain('0 lines (0 bytes) wait, 0 dropped, 0 refused, 0 conflicts, 0 accusations');
 });
 
