@@ -11,7 +11,7 @@
  */
 
 import type { Call, Expr } from './code.js';
-import { NOTHING, call, isLiteralToken, literal, name, print, printed } from './code.js';
+import { call, isLiteralToken, lastName, name, number, print, printed } from './code.js';
 
 export type Relation =
   | 'same'
@@ -161,13 +161,25 @@ function anyOf(sides: readonly (readonly Atom[])[]): Atom {
 }
 
 const isNothing = (e: Expr | undefined): boolean => e?.k === 'literal' && e.of === 'nothing';
+const isLength = (e: Expr): boolean => e.k === 'call' && e.callee.k === 'name' && e.callee.name === LENGTH;
 const isZero = (e: Expr | undefined): boolean =>
   e?.k === 'literal' && e.of === 'number' && Number(e.value) === 0;
 
 /** Sides put where they belong, and one name for what can be said in several ways. */
 export function plain(atom: Atom): Atom {
   let { relation, subject, expected } = atom;
+  if (relation === 'empty' || relation === 'not-empty') {
+    return {
+      relation: relation === 'empty' ? 'equal' : 'greater',
+      subject: lengthOf(subject),
+      expected: number('0'),
+    };
+  }
   if (expected === undefined) return atom;
+  if (relation === 'not-equal' && isLength(subject) && isZero(expected)) relation = 'greater';
+  if (relation === 'at-least' && isLength(subject) && expected.k === 'literal' && expected.value === '1') {
+    return { relation: 'greater', subject, expected: number('0') };
+  }
   const MIRROR: Partial<Record<Relation, Relation>> = {
     less: 'greater',
     greater: 'less',
@@ -175,6 +187,25 @@ export function plain(atom: Atom): Atom {
     'at-least': 'at-most',
   };
   const symmetric = ['equal', 'same', 'not-equal', 'approx'].includes(relation);
+  if (relation === 'equal') {
+    // `x == pytest.approx(v, abs=t)`, `expect(x).toEqual(expect.closeTo(v, digits))`.
+    const about = [expected, subject].find(
+      (each) => each.k === 'call' && /^(approx|closeTo)$/.test(lastName(each.callee)),
+    );
+    const [value, second] = about?.k === 'call' ? about.args : [];
+    if (about?.k === 'call' && value) {
+      const named = about.args.find((each) => each.name !== undefined && each.name !== 'nan_ok');
+      const tolerance = named?.value ?? second?.value;
+      const digits = lastName(about.callee) === 'closeTo';
+      return {
+        relation: 'approx',
+        subject: about === expected ? subject : expected,
+        expected: value.value,
+        ...(tolerance ? { tolerance } : {}),
+        ...(digits ? { places: true } : {}),
+      };
+    }
+  }
   if (isConstant(subject) && !isConstant(expected) && (symmetric || relation in MIRROR)) {
     [subject, expected] = [expected, subject];
     relation = MIRROR[relation] ?? relation;
@@ -185,15 +216,6 @@ export function plain(atom: Atom): Atom {
   }
   // Identity says no more than equality about what has no identity of its own.
   if (relation === 'same' && isConstant(expected) && expected.k === 'literal') relation = 'equal';
-  const measured =
-    subject.k === 'call' && subject.callee.k === 'name' && subject.callee.name === LENGTH
-      ? subject.args[0]?.value
-      : undefined;
-  if (measured && isZero(expected)) {
-    if (relation === 'equal' || relation === 'at-most') return { relation: 'empty', subject: measured };
-    if (relation === 'greater' || relation === 'not-equal')
-      return { relation: 'not-empty', subject: measured };
-  }
   return { ...atom, relation, subject, expected };
 }
 
@@ -473,6 +495,11 @@ function relateLike(before: Atom, after: Atom): Change {
     }
     case 'type': {
       const [was, is] = [alternatives(old), alternatives(now)];
+      if (old && now && old.k === 'other' && now.k === 'other') {
+        const [special, general] = [print(old), print(now)];
+        if (generalises(general, special)) return 'weaker';
+        if (generalises(special, general)) return 'stronger';
+      }
       if (was.every((each) => is.includes(each))) return 'weaker';
       if (is.every((each) => was.includes(each))) return 'stronger';
       return 'changed';
@@ -485,6 +512,21 @@ function relateLike(before: Atom, after: Atom): Change {
   }
 }
 
+/** Whether a pattern takes all that another takes: `Err(_)` all of `Err(Syntax(_))`. */
+function generalises(general: readonly string[], special: readonly string[]): boolean {
+  const [first, ...rest] = general;
+  if (first === undefined) return special.length === 0;
+  if (first !== '_' && first !== '..') return special[0] === first && generalises(rest, special.slice(1));
+  let depth = 0;
+  for (let at = 0; at <= special.length; at++) {
+    if (depth === 0 && at > 0 && generalises(rest, special.slice(at))) return true;
+    const token = special[at] ?? ')';
+    if (/^[([{]$/.test(token)) depth++;
+    else if (/^[)\]}]$/.test(token) && --depth < 0) return false;
+  }
+  return false;
+}
+
 /** Two different expectations of one kind: changed where that can be seen in literals, unclear where names differ. */
 function both(old: Expr | undefined, now: Expr | undefined): Change {
   if (!old || !now) return 'unclear';
@@ -494,6 +536,38 @@ function both(old: Expr | undefined, now: Expr | undefined): Change {
     was.every((token, at) => token === is[at] || (isLiteralToken(token) && isLiteralToken(is[at] as string)))
     ? 'changed'
     : 'unclear';
+}
+
+/** What an assertion about how long something is says of the whole: undefined where it is not about that. */
+export function ofLength(measure: Atom, whole: Atom): 'as much' | 'more' | undefined {
+  const { subject, expected } = measure;
+  if (
+    subject.k !== 'call' ||
+    !isLength(subject) ||
+    !subject.args[0] ||
+    printed(subject.args[0].value) !== printed(whole.subject)
+  )
+    return undefined;
+  if (whole.relation !== 'equal' && whole.relation !== 'same') return undefined;
+  const value = whole.expected;
+  const length =
+    value?.k === 'list'
+      ? value.items.length
+      : value?.k === 'record'
+        ? value.entries.length
+        : value?.k === 'literal' && value.of === 'string'
+          ? value.value.length
+          : undefined;
+  const bound = numeric(expected);
+  if (length === undefined || bound === undefined) return undefined;
+  const holds = {
+    equal: length === bound,
+    greater: length > bound,
+    'at-least': length >= bound,
+    less: length < bound,
+    'at-most': length <= bound,
+  }[measure.relation as string];
+  return holds !== true ? undefined : length === 0 && measure.relation === 'equal' ? 'as much' : 'more';
 }
 
 const alternatives = (e: Expr | undefined): string[] =>
@@ -532,7 +606,3 @@ export const throws = (subject: Expr, expected?: Expr, message?: Expr): Atom => 
   ...(expected ? { expected } : {}),
   ...(message ? { message } : {}),
 });
-
-export const isNothingLiteral = isNothing;
-export const ZERO = literal('number', '0');
-export const nothing = NOTHING;

@@ -5,7 +5,7 @@
  */
 
 import type { Atom } from './assertion.js';
-import { relate } from './assertion.js';
+import { ofLength, relate } from './assertion.js';
 import { calledIn, isLiteralToken, isNameToken, printed } from './code.js';
 import type { Assertion, Run } from './interpret.js';
 import type { Mock, Skip, TestCase, TestFile } from './test-file.js';
@@ -288,7 +288,7 @@ class Comparison {
       }
       if (sameTokens(each.subject, assertion.subject) && relate(assertion.atom, each.atom) === 'stronger')
         return;
-      if (absorbs(each, assertion)) return;
+      if (absorbs(each, assertion) || ofLength(assertion.atom, each.atom) !== undefined) return;
     }
     if (
       assertion.atom.relation === 'runs' &&
@@ -365,11 +365,15 @@ class Comparison {
     }
     const renamed = this.#renamed(test, before, other, after);
     if (renamed) return renamed;
-    if (absorbs(after, before)) return { order: 0.6, claims: false };
+    if (absorbs(after, before) || ofLength(before.atom, after.atom) !== undefined)
+      return { order: 0.6, claims: false };
+    if (ofLength(after.atom, before.atom) === 'as much') return kept;
     if (contains(after.subject, before.subject)) {
       const { relation } = before.atom;
       if (['truthy', 'something', 'runs'].includes(relation)) return { order: 0.7, claims: false };
-      const parts = other.run.assertions.filter((each) => contains(each.subject, before.subject)).length;
+      const parts = other.run.assertions.filter(
+        (each) => !this.#claimed.has(each) && contains(each.subject, before.subject),
+      ).length;
       return parts > 1
         ? { order: 2.5, cause: 'assertion-decomposed', claims: false }
         : { order: 2.5, cause: 'assertion-loosened', claims: true };
@@ -440,6 +444,9 @@ class Comparison {
     }
     if (!other.in.collected && test.in.collected)
       this.#push('test-not-collected', test, test.test.fn.line, other, other.test.fn.line);
+    const [drawn, now] = [test.run.tables, other.run.tables];
+    if (drawn.length > 0 && now.length > 0 && drawn.join('\n') !== now.join('\n'))
+      this.#push('cases-unknown', test, test.test.fn.line, other, other.test.fn.line);
     const subjects = new Set(test.run.assertions.flatMap(({ subject }) => [...calledIn(subject)]));
     const mocked = (mocks: readonly Mock[]): Set<string> =>
       new Set(mocks.map(({ target, module }) => `${module} ${target}`));

@@ -255,12 +255,6 @@ class Interpreter {
   #if(stmt: Stmt & { k: 'if' }, frame: Frame): Flow {
     const { env } = frame;
     this.#eval(stmt.cond, frame, stmt.line, {});
-    const truth = this.#truth(stmt.cond, env);
-    if (truth !== undefined) {
-      const [taken, left] = truth ? [stmt.then, stmt.else] : [stmt.else, stmt.then];
-      this.#walk(left, { ...frame, env: new Map(env), reach: 'unreachable' });
-      return this.#walk(taken, frame);
-    }
     // `if got != want { t.Errorf(...) }` asserts that they are equal.
     const { predicate } = this.#dialect;
     if (this.#fails(stmt.then)) {
@@ -270,6 +264,12 @@ class Interpreter {
     if (this.#fails(stmt.else)) {
       for (const atom of formula(stmt.cond, true, predicate)) this.#record(atom, frame, stmt.line);
       return this.#walk(stmt.then, frame);
+    }
+    const truth = this.#truth(stmt.cond, env);
+    if (truth !== undefined) {
+      const [taken, left] = truth ? [stmt.then, stmt.else] : [stmt.else, stmt.then];
+      this.#walk(left, { ...frame, env: new Map(env), reach: 'unreachable' });
+      return this.#walk(taken, frame);
     }
     const guards = [true, false].map((positive) => this.#guard(stmt.cond, positive, env)) as [
       Guard[],

@@ -853,7 +853,8 @@ export function javascript(root: Syntax): TestFile {
           ...scope,
           tables: [...scope.tables, { pattern: stmt.pattern, rows: stmt.over }],
         });
-      } else if (stmt.k === 'expr') expression(stmt.e, stmt.line, scope);
+      } else if (stmt.k === 'expr' || (stmt.k === 'return' && stmt.e))
+        expression(stmt.e as Expr, stmt.line, scope);
     }
   };
 

@@ -497,7 +497,7 @@ function head(attributes: readonly Syntax[], lower: Lowering): Head {
     const last = path.replace(/^.*::/, '');
     const { line } = each;
     if (/^(test|rstest|quickcheck|wasm_bindgen_test|parameterized)$/.test(last)) test = true;
-    if (last === 'test_case' || last === 'case' || /^case(_\w+)?$/.test(last)) {
+    if (last === 'test_case' || /(^|::)case(_\w+)?(::\w+)?$/.test(path)) {
       if (last === 'test_case') test = true;
       const args = lower.arguments(inside.replace(/;\s*"[^"]*"\s*$/, '').replace(/=>\s*/, ', '));
       if (args) rows.push(list(args));
