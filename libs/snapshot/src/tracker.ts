@@ -89,6 +89,8 @@ const READ = 4;
 /** Seen while its directory was listed. */
 const SEEN = 8;
 const FIRM = FORCE | LOOK | READ;
+/** A directory whose children are known, unless it is another than it was. */
+const LISTED = 16;
 
 /** Read in one piece up to this; bytes. */
 const PIECE = 1024 * 1024;
@@ -97,10 +99,19 @@ const MAX_READS = 2;
 const READ_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 const NAMED = IN.CREATE | IN.DELETE | IN.MOVED_FROM | IN.MOVED_TO;
 
+/** What was known of a root before, all of which is to be looked at. */
+export interface Known {
+  readonly index: TreeIndex;
+  /** Wall clock, nanoseconds: what changed later is to be read. */
+  readonly since: bigint;
+  /** Whether a content can still be had. */
+  readonly has: (hash: Buffer) => boolean;
+}
+
 export class Tracker {
   /** Absolute, resolved. */
   readonly root: Buffer;
-  readonly index = new TreeIndex();
+  readonly index: TreeIndex;
   readonly #context: TrackerContext;
   readonly #buffer: Buffer;
   #device = 0;
@@ -136,10 +147,12 @@ export class Tracker {
   found = 0;
   rehashed = 0;
 
-  constructor(root: Buffer, context: TrackerContext, buffer: Buffer) {
+  constructor(root: Buffer, context: TrackerContext, buffer: Buffer, known?: Known) {
     this.root = root;
     this.#context = context;
     this.#buffer = buffer;
+    this.index = known?.index ?? new TreeIndex();
+    if (known) this.#resume(known);
   }
 
   /** Bytes that the buffer shared by trackers has to have. */
@@ -159,6 +172,28 @@ export class Tracker {
   /** Whether anything is different from the last state, as far as was looked. */
   get changed(): boolean {
     return this.#touched.size > 0 || this.#gone.size > 0 || this.#dirty.size > 0;
+  }
+
+  #resume({ since, has }: Known): void {
+    const { index } = this;
+    const { totals } = this.#context;
+    this.#begun = true;
+    this.#device = index.dev[ROOT] as number;
+    totals.entries += index.count;
+    totals.bytes += this.bytes();
+    for (const id of index.all()) {
+      const kind = index.kind[id] as number;
+      // What changed in the moment in which it was last looked at looks the same.
+      const firm = (index.ctime[id] as bigint) < since;
+      if (kind === KIND.DIR) {
+        if (firm) this.#flag(id, LISTED);
+        continue;
+      }
+      if ((index.nlink[id] as number) > 1)
+        this.#links.push({ dev: index.dev[id] as number, ino: index.ino[id] as bigint });
+      if (kind === KIND.FILE && !(firm && has(index.content(id)))) this.#flag(id, FORCE);
+    }
+    this.walk(false);
   }
 
   /** Of all files together. */
@@ -418,7 +453,10 @@ export class Tracker {
   #seeAs(id: number, stat: Stat, named: boolean): void {
     const kind = kindOf(stat.mode);
     const known = this.index.kind[id];
-    if (known === kind && (kind !== KIND.DIR || this.index.ino[id] === stat.ino)) {
+    // A directory whose watch the kernel ended was removed: its number may have been given to this one.
+    const unwatched = this.#context.watches !== undefined && this.index.watch[id] === NONE;
+    const sameDirectory = this.index.ino[id] === stat.ino && !unwatched;
+    if (known === kind && (kind !== KIND.DIR || sameDirectory)) {
       this.#see(id, stat);
       return;
     }
@@ -436,6 +474,7 @@ export class Tracker {
     if (!other && !forced) return;
     if (other) {
       this.#touch(id);
+      this.#unflag(id, LISTED);
       this.found++;
       const before = {
         ino: index.ino[id] as bigint,
@@ -551,6 +590,13 @@ export class Tracker {
     const { index } = this;
     const path = this.absolute(id);
     if (!this.#watchDirectory(id, path)) return;
+    if (this.#deep && this.#isListed(id, path)) {
+      for (const child of [...index.childrenOf(id)]) {
+        this.#lookAt(child);
+        if (index.kind[child] === KIND.DIR && !this.obstacles.has(child)) this.#lists.push(child);
+      }
+      return;
+    }
     let names: Buffer[];
     try {
       names = readdirSync(path, { encoding: 'buffer' });
@@ -575,6 +621,14 @@ export class Tracker {
       if (((index.flags[child] as number) & SEEN) === 0) this.#remove(child);
       else this.#unflag(child, SEEN);
     }
+  }
+
+  /** Looks at it once more, because from now on it is watched. */
+  #isListed(id: number, path: Buffer): boolean {
+    if (((this.index.flags[id] as number) & LISTED) === 0) return false;
+    this.#unflag(id, LISTED);
+    const stat = this.#stat(path);
+    return stat !== undefined && !this.index.differs(id, stat);
   }
 
   // Contents.

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import {
   chmodSync,
   existsSync,
@@ -22,7 +23,11 @@ import { SlowCapturer } from './states.js';
 import { Chance, grow, isRoot, picture } from './trees.js';
 
 const base = realpathSync(mkdtempSync(join(tmpdir(), 'belay-restore-')));
-afterAll(() => rmSync(base, { recursive: true, force: true }));
+afterAll(() => {
+  // Directories that not even their owner may write to.
+  execFileSync('chmod', ['-R', 'u+rwx', base]);
+  rmSync(base, { recursive: true, force: true });
+});
 const native = loadNative() as Native;
 
 let [root, into, folder] = ['', '', ''];
@@ -85,6 +90,8 @@ it('brings back modes, times, links, attributes, odd names and nothing else', as
     writeFileSync(name(file), file);
     chmodSync(name(file), mode);
   }
+  // Unreadable to all but root: a tree of somebody else's that has one is no state at all.
+  if (isRoot) writeFileSync(name('f'), 'f', { mode: 0o000 });
   mkdirSync(name('empty'));
   mkdirSync(name('locked'));
   writeFileSync(join(name('locked'), 'in'), 'x');
@@ -105,8 +112,6 @@ it('brings back modes, times, links, attributes, odd names and nothing else', as
   native.setMtime(Buffer.from(root), 42n);
   if (isRoot)
     native.setXattr(Buffer.from(name('dangling')), Buffer.from('trusted.note'), Buffer.from('on a link'));
-  // Unreadable to its owner unless root: then it is no state at all.
-  if (!isRoot) rmSync(name('f'));
   const digest = capturer.capture();
   await restore(capturer.store, digest, into);
   expect(picture(Buffer.from(into))).toEqual(picture(Buffer.from(root)));

@@ -350,6 +350,21 @@ for line in sys.stdin:
   });
 });
 
+it('a directory that is made again is looked into, whatever its number', async () => {
+  mkdirSync(join(root, 'd'));
+  const scratch = await scratchOf(capturer.capture());
+  // Some file systems give a number again at once, some later, some never.
+  const { ino } = lstatSync(at('d'));
+  for (let i = 0; i < 100; i++) {
+    rmSync(at('d'), { recursive: true });
+    mkdirSync(at('d'));
+    writeFileSync(at('d', `f${i}`), '');
+    const found = told(scratch.look()).filter((each) => each.endsWith('created'));
+    expect(found).toEqual([`d/f${i} created`]);
+    if (i > 0 && lstatSync(at('d')).ino === ino) break;
+  }
+});
+
 it('what can be in no state is told, and taken away', async () => {
   writeFileSync(join(root, 'f'), 'x');
   const scratch = await scratchOf(capturer.capture());
