@@ -14,6 +14,10 @@ const requirements = [
   { name: 'nats-server', found: () => onPath('nats-server'), debian: ['nats-server'] },
   { name: 'openssl', found: () => onPath('openssl'), debian: ['openssl'] },
   { name: 'git', found: () => onPath('git'), debian: ['git'] },
+  // What contains a server, and what tells of its refusals; setpriv and unshare come with every Debian.
+  { name: 'bwrap', found: () => onPath('bwrap'), debian: ['bubblewrap'] },
+  { name: 'strace', found: () => onPath('strace'), debian: ['strace'] },
+  { name: 'setpriv', found: () => onPath('setpriv') && onPath('unshare'), debian: ['util-linux'] },
   {
     name: 'go with golang.org/x/mod',
     found: () => onPath('go') && existsSync('/usr/share/gocode/src/golang.org/x/mod/sumdb'),

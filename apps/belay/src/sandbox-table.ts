@@ -71,17 +71,14 @@ function line(row: RowResult, style: Style): string {
   const error = mark === 'refused' || mark === 'refused-by-policy' ? `${errno}: ` : '';
   const notes = [
     `${error}${because}`,
-    ...(mark === 'refused' ? [tellingOf(row.denials)] : []),
+    TOLD[row.told ?? 'untold'],
     ...(kind === 'escape' && mark !== 'untested' && control === 'uncontrolled' ? ['no control'] : []),
   ].filter((note) => note !== '');
   const shown = mark === 'works' ? '' : `  ${style.dim(printable(notes.join(', ')))}`;
   return `  ${colour(WORDS[mark].padEnd(MARK_WIDTH))}  ${what.padEnd(shown === '' ? 0 : WHAT_WIDTH)}${shown}`;
 }
 
-function tellingOf(denials: readonly Denial[]): string {
-  if (denials.some(({ naming }) => naming === 'named')) return 'named';
-  return denials.some(({ naming }) => naming === 'class') ? 'told by class' : '';
-}
+const TOLD = { named: 'named', class: 'told by class', standing: 'class on record', untold: '' } as const;
 
 const MAX_DENIALS = 20;
 

@@ -7,11 +7,14 @@ import {
   type BoundaryReport,
   checkBoundary,
   placeOutside,
+  PROBE_GROUPS,
+  PROBE_ROWS,
+  type ProbeGroup,
   ProbeError,
   SandboxError,
   type SandboxHost,
 } from '@belay/sandbox';
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { type CliConfig, readConfig } from './config.js';
 import { badInput, CliError, EXIT, usage } from './exit.js';
 import { seconds } from './option-values.js';
@@ -32,6 +35,7 @@ export interface SandboxCheck extends BoundaryReport {
 interface Options extends BoundaryOptions {
   readonly scope?: string;
   readonly seconds: number;
+  readonly only?: readonly ProbeGroup[];
   readonly json?: boolean;
 }
 
@@ -97,6 +101,8 @@ async function check(server: readonly string[], options: Options): Promise<void>
       credentials: [...CREDENTIALS.map((name) => join(home, name)), config.state, config.credentials],
       realSockets: [...POWERFUL, ...socketsOf(config)],
       signal: stop.signal,
+      rows:
+        options.only && PROBE_ROWS.filter(({ group }) => options.only?.includes(group)).map(({ row }) => row),
     });
     const trial =
       server.length === 0
@@ -178,6 +184,7 @@ export function register(program: Command): void {
       )
       .argument('[server...]', 'an MCP server to try inside, after --')
       .option('--scope <folder>', 'the writable folder (BELAY_SANDBOX_SCOPE; else one made for the check)')
+      .addOption(new Option('--only <groups...>', 'try only these groups of attempts').choices(PROBE_GROUPS))
       .option('--seconds <seconds>', 'how long the server is watched', seconds, 2),
   )
     .option('--json', 'one JSON document')

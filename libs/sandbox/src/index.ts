@@ -24,7 +24,7 @@ export {
   type CheckOptions,
 } from './probe.js';
 export { ProbeError } from './probe-run.js';
-export type { Group as ProbeGroup } from './probe-rows.js';
+export { type Group as ProbeGroup, PROBE_GROUPS, PROBE_ROWS } from './probe-rows.js';
 export type { Mark, RowResult } from './probe-verdict.js';
 export { readPolicyFile, type PolicyFileOptions } from './policy-file.js';
 export { POLICY_SCHEMA } from './policy-schema.js';

@@ -3,6 +3,9 @@
  * inside). How each is tried is in `probe-escape.ts` and `probe-life.ts`, which have one entry for each row here.
  */
 
+import type { Hole } from './record.js';
+import type { FilterClass } from './seccomp.js';
+
 /**
  * Who outside sees that an attempt came through, whatever the probe was told. `folder`: the row's own folder outside
  * has changed in any respect (names, content, modes, owners, times, attributes); `tcp`, `udp`, `unix`: the row's
@@ -42,7 +45,9 @@ export interface EscapeRow extends Row {
   /** Without it (no positive control) the check as a whole says nothing: the attempt has to work outside. */
   readonly essential?: boolean;
   /** A back end may be known not to hold this; then it is a hole by this name, in the record. */
-  readonly hole?: string;
+  readonly hole?: Hole;
+  /** The class of the filter that refuses it; where that is not told of each time, it is in the record. */
+  readonly filter?: FilterClass;
   /** Why it has no positive control: without a boundary it would be another attempt. */
   readonly uncontrolled?: string;
   /** The policy may allow it. */
@@ -58,27 +63,28 @@ const escape = <Id extends string>(rows: Readonly<Record<Id, EscapeRow>>): Reado
 const life = <Id extends string>(rows: Readonly<Record<Id, LifeRow>>): Readonly<Record<Id, LifeRow>> => rows;
 
 const file = (what: string): EscapeRow => ({ group: 'files', what, witness: 'folder' });
-const metadata = (what: string, hole: string): EscapeRow => ({
+const metadata = (what: string, hole: Hole): EscapeRow => ({
   group: 'metadata',
   what,
   witness: 'folder',
   hole,
 });
 const mounts = (what: string, witness: Witness = 'none'): EscapeRow => ({ group: 'mounts', what, witness });
-const net = (what: string, witness: Witness, hole = 'network'): EscapeRow => ({
+const net = (what: string, witness: Witness, hole: Hole = 'network'): EscapeRow => ({
   group: 'network',
   what,
   witness,
   hole,
   allowed: 'network',
 });
-const socket = (what: string, hole = 'unix-socket'): EscapeRow => ({
+const socket = (what: string, hole: Hole = 'unix-socket'): EscapeRow => ({
   group: 'sockets',
   what,
   witness: 'unix',
   hole,
+  filter: 'unix-socket',
 });
-const other = (what: string, witness: Witness = 'none', hole = 'host-process'): EscapeRow => ({
+const other = (what: string, witness: Witness = 'none', hole: Hole = 'host-process'): EscapeRow => ({
   group: 'processes',
   what,
   witness,
@@ -86,7 +92,14 @@ const other = (what: string, witness: Witness = 'none', hole = 'host-process'): 
 });
 const secret = (what: string): EscapeRow => ({ group: 'secrets', what, witness: 'secret', hole: 'read' });
 const device = (what: string): EscapeRow => ({ group: 'devices', what, witness: 'none' });
-const kernel = (what: string): EscapeRow => ({ group: 'kernel', what, witness: 'none' });
+const kernel = (what: string, filter?: FilterClass): EscapeRow => ({
+  group: 'kernel',
+  what,
+  witness: 'none',
+  ...(filter === undefined ? {} : { hole: 'filter', filter }),
+});
+/** Refused by this class of the filter, and by nothing else where there is no filter. */
+const filtered = (row: EscapeRow, filter: FilterClass): EscapeRow => ({ ...row, hole: 'filter', filter });
 
 export const ESCAPES = escape({
   write: { ...file('write to a file outside'), essential: true },
@@ -105,8 +118,8 @@ export const ESCAPES = escape({
   'write-proc-reopen': file('reopen a descriptor for reading as one for writing'),
   'write-grandchild': file('write from a grandchild (sh in sh)'),
   'write-daemon': file('write from a process of its own session'),
-  'write-handle': file('write by file handle (open_by_handle_at)'),
-  'write-io-uring': file('write through io_uring'),
+  'write-handle': { ...file('write by file handle (open_by_handle_at)'), filter: 'file-handle' },
+  'write-io-uring': { ...file('write through io_uring'), filter: 'io_uring' },
   truncate: file('truncate a file outside'),
   create: { ...file('create a file outside'), essential: true },
   mkdir: file('make a folder outside'),
@@ -125,7 +138,7 @@ export const ESCAPES = escape({
 
   chmod: metadata('chmod(2) outside', 'chmod'),
   fchmod: metadata('fchmod(2) on a descriptor for reading', 'chmod'),
-  fchmodat2: metadata('fchmodat2(2) outside', 'chmod'),
+  fchmodat2: { ...metadata('fchmodat2(2) outside', 'chmod'), filter: 'newer-call' },
   chown: metadata('chown(2) outside', 'chmod'),
   fchown: metadata('fchown(2) on a descriptor for reading', 'chmod'),
   utimes: metadata('utimensat(2) outside', 'utime'),
@@ -142,8 +155,11 @@ export const ESCAPES = escape({
   tmpfs: mounts('mount a tmpfs'),
   fsopen: mounts('open a file system (fsopen)'),
   unmask: mounts('take the mask off a hidden folder (umount)', 'secret'),
-  userns: mounts('own user namespace, remount there, then write', 'folder'),
-  'userns-unmask': mounts('own user namespace, take the mask off there', 'secret'),
+  userns: { ...mounts('own user namespace, remount there, then write', 'folder'), filter: 'namespace' },
+  'userns-unmask': {
+    ...mounts('own user namespace, take the mask off there', 'secret'),
+    filter: 'namespace',
+  },
   setns: mounts("enter another process's mount namespace", 'folder'),
   pivot: mounts('change the root (pivot_root)'),
   chroot: mounts('chroot(2)'),
@@ -152,16 +168,16 @@ export const ESCAPES = escape({
   'tcp-loopback': { ...net("TCP to the host's 127.0.0.1", 'tcp'), essential: true },
   'tcp-loopback6': net("TCP to the host's ::1", 'tcp'),
   'tcp-fastopen': net('TCP Fast Open: data with sendto(2), no connect', 'tcp'),
-  'tcp-io-uring': net('TCP through io_uring', 'tcp'),
+  'tcp-io-uring': { ...net('TCP through io_uring', 'tcp'), filter: 'io_uring' },
   udp: net('UDP with sendto(2)', 'udp', 'udp'),
   'udp-connected': net('UDP with connect(2) and send(2)', 'udp', 'udp'),
   'udp-sendmsg': net('UDP with sendmsg(2)', 'udp', 'udp'),
   'udp-sendmmsg': net('UDP with sendmmsg(2)', 'udp', 'udp'),
   'udp-loopback': net("UDP to the host's 127.0.0.1", 'udp', 'udp'),
   'raw-ip': net('raw IP socket', 'none'),
-  'raw-packet': net('packet socket on an interface of the host', 'none'),
+  'raw-packet': { ...net('packet socket on an interface of the host', 'none'), filter: 'socket-family' },
   netlink: net("the host's interfaces by netlink", 'none'),
-  vsock: { ...net('socket to the hypervisor (AF_VSOCK)', 'none') },
+  vsock: filtered(net('socket to the hypervisor (AF_VSOCK)', 'none'), 'socket-family'),
 
   'unix-path': { ...socket('listening socket of the host, by path'), essential: true },
   'unix-tmp': socket('listening socket in the temporary folder'),
@@ -169,7 +185,7 @@ export const ESCAPES = escape({
   'unix-workspace': socket('listening socket of the host in the workspace'),
   'unix-link': socket('listening socket through a symbolic link'),
   'unix-datagram': socket('datagram socket of the host, by path'),
-  'unix-abstract': socket('abstract socket of the host'),
+  'unix-abstract': socket('abstract socket of the host', 'abstract-socket'),
   'unix-real': { ...socket("this machine's own: docker, ssh-agent, session bus"), witness: 'none' },
   'unix-late': socket('listening socket made after the start', 'late-unix-socket'),
   'sysv-shm': { ...socket('shared memory of the host (System V)', 'host-process'), witness: 'none' },
@@ -192,35 +208,35 @@ export const ESCAPES = escape({
   'hidden-list': { ...secret('list a hidden folder'), witness: 'none' },
   'hidden-symlink': secret('read a hidden file through a link'),
   'hidden-proc-root': secret('read a hidden file through /proc/self/root'),
-  'hidden-handle': secret('read a hidden file by file handle'),
+  'hidden-handle': { ...secret('read a hidden file by file handle'), filter: 'file-handle' },
   'hidden-write': { ...secret('write into a hidden folder'), witness: 'folder' },
   shadow: { ...secret('read /etc/shadow'), witness: 'none' },
   credentials: { ...secret("read this user's keys, tokens and cloud credentials"), witness: 'none' },
-  keyring: secret('read a key of the session keyring'),
+  keyring: filtered(secret('read a key of the session keyring'), 'keyring'),
   descriptors: { ...secret('descriptors inherited from outside'), witness: 'none' },
 
   'block-device': device('open the disk under the root file system'),
   'mknod-block': device('make a node for that disk and open it'),
   'device-nodes': device('open /dev/kmsg, mem, kvm, fuse, net/tun, loop...'),
-  terminal: device('open the controlling terminal (TIOCSTI)'),
+  terminal: { ...device('open the controlling terminal (TIOCSTI)'), filter: 'terminal' },
 
-  'io-uring': kernel('io_uring_setup(2)'),
-  'x32-door': kernel('io_uring through the x32 table'),
-  'i386-door': kernel('io_uring through the 32-bit table (int 0x80)'),
-  bpf: kernel('bpf(2)'),
-  perf: kernel('perf_event_open(2) on the whole machine'),
-  'add-key': kernel('add_key(2)'),
-  userfaultfd: kernel('userfaultfd(2)'),
+  'io-uring': kernel('io_uring_setup(2)', 'io_uring'),
+  'x32-door': kernel('io_uring through the x32 table', 'foreign-arch'),
+  'i386-door': kernel('io_uring through the 32-bit table (int 0x80)', 'foreign-arch'),
+  bpf: kernel('bpf(2)', 'bpf'),
+  perf: kernel('perf_event_open(2) on the whole machine', 'perf'),
+  'add-key': kernel('add_key(2)', 'keyring'),
+  userfaultfd: kernel('userfaultfd(2)', 'userfaultfd'),
   fanotify: kernel('fanotify_init(2) with permission events'),
-  modules: kernel('load and unload kernel modules'),
-  kexec: kernel('kexec_load(2)'),
-  reboot: kernel('reboot(2)'),
-  swap: kernel('swapon(2)'),
-  accounting: kernel('acct(2)'),
-  clock: kernel('settimeofday(2)'),
+  modules: kernel('unload a kernel module', 'kernel-module'),
+  kexec: kernel('kexec_load(2)', 'kernel-module'),
+  reboot: kernel('reboot(2)', 'kernel'),
+  swap: kernel('swapon(2)', 'kernel'),
+  accounting: kernel('acct(2)', 'kernel'),
+  clock: kernel('settimeofday(2)', 'kernel'),
   hostname: kernel('sethostname(2)'),
-  ports: kernel('iopl(2)'),
-  'kernel-log': kernel('read the kernel log (syslog)'),
+  ports: kernel('iopl(2)', 'kernel'),
+  'kernel-log': kernel('read the kernel log (syslog)', 'kernel'),
   sysctl: kernel('open /proc/sys/kernel/core_pattern for writing'),
   sysrq: kernel('open /proc/sysrq-trigger for writing'),
   sysfs: kernel('open a setting in /sys for writing'),
@@ -303,18 +319,25 @@ export const LIFE = life({
 export type EscapeId = keyof typeof ESCAPES;
 export type LifeId = keyof typeof LIFE;
 
-/** Names of all rows, in the order of the tables: `escape-write`, `life-pty`. */
-export const ROWS: readonly string[] = [
-  ...Object.keys(ESCAPES).map((id) => `escape-${id}`),
-  ...Object.keys(LIFE).map((id) => `life-${id}`),
+/** All rows by name, in the order of the tables: `escape-write`, `life-pty`. */
+export const PROBE_ROWS: readonly { readonly row: string; readonly group: Group }[] = [
+  ...Object.entries<EscapeRow>(ESCAPES).map(([id, { group }]) => ({ row: `escape-${id}`, group })),
+  ...Object.entries<LifeRow>(LIFE).map(([id, { group }]) => ({ row: `life-${id}`, group })),
 ];
+
+export const ROWS: readonly string[] = PROBE_ROWS.map(({ row }) => row);
+
+/** In the order of the tables. */
+export const PROBE_GROUPS: readonly Group[] = [...new Set(PROBE_ROWS.map(({ group }) => group))];
 
 /** A row by its name. */
 export function rowOf(
   name: string,
 ): ({ readonly kind: 'escape' } & EscapeRow) | ({ readonly kind: 'life' } & LifeRow) | undefined {
-  const escaping = (ESCAPES as Readonly<Record<string, EscapeRow>>)[name.replace(/^escape-/, '')];
-  if (name.startsWith('escape-') && escaping) return { kind: 'escape', ...escaping };
-  const living = (LIFE as Readonly<Record<string, LifeRow>>)[name.replace(/^life-/, '')];
-  return name.startsWith('life-') && living ? { kind: 'life', ...living } : undefined;
+  const id = name.slice(name.indexOf('-') + 1);
+  if (name.startsWith('escape-') && Object.hasOwn(ESCAPES, id))
+    return { kind: 'escape', ...ESCAPES[id as EscapeId] };
+  return name.startsWith('life-') && Object.hasOwn(LIFE, id)
+    ? { kind: 'life', ...LIFE[id as LifeId] }
+    : undefined;
 }

@@ -50,6 +50,8 @@ export interface StageOptions {
   /** Sockets of this machine that give power to whoever connects, if they are there. */
   readonly realSockets: readonly string[];
   readonly limits: ProbePlan['limits'];
+  /** Only these rows. Default all. */
+  readonly rows?: readonly string[] | undefined;
 }
 
 const WITH_VICTIM: readonly EscapeId[] = [
@@ -123,7 +125,7 @@ export class Stage {
     const outsideTmp = this.#folder(this.#options.tmp, 'belay-probe-');
     const outsideShm = writable('/dev/shm') ? this.#folder('/dev/shm', 'belay-probe-') : undefined;
     const plan: Writable<ProbePlan> = {
-      rows: ROWS,
+      rows: this.#options.rows ?? ROWS,
       control,
       workspace,
       outside,

@@ -1,9 +1,9 @@
 /** What a row came to, from three things: the answer without a boundary, the answer inside, and what was seen outside. */
 
 import type { Denial } from './denial.js';
-import type { Network, Profile } from './policy.js';
 import type { Answer } from './probe-plan.js';
 import { type Group, rowOf } from './probe-rows.js';
+import type { SandboxRecord } from './record.js';
 
 /**
  * Of an escape row: `refused`; `contained`: it worked on a copy and nothing outside noticed; `escaped`; `hole`: it came
@@ -37,6 +37,11 @@ export interface RowResult {
   readonly essential: boolean;
   /** What the run was told of the refusal. */
   readonly denials: readonly Denial[];
+  /**
+   * How the refusal is on record: `named` with its path or address; `class` of the filter, told each time; `standing`:
+   * the class is in the record of the run, single refusals are not; `untold`.
+   */
+  readonly told?: 'named' | 'class' | 'standing' | 'untold' | undefined;
 }
 
 export interface Seen {
@@ -45,11 +50,8 @@ export interface Seen {
   readonly reached: boolean | undefined;
 }
 
-export interface Setting {
-  readonly profile: Profile;
-  readonly network: Network['mode'];
-  readonly holes: readonly string[];
-}
+/** Of the record of the run inside. */
+export type Setting = Pick<SandboxRecord, 'backend' | 'profile' | 'network' | 'holes' | 'filter' | 'limits'>;
 
 /** `control` is what came of it without a boundary; undefined where that was not run. */
 export function judge(
@@ -72,6 +74,13 @@ export function judge(
     if ('did' in answer) return { ...base, mark: 'works', because: answer.did };
     if ('absent' in answer) return { ...base, mark: 'untested', because: answer.absent };
     const refusal = { errno: answer.refused, syscall: answer.syscall };
+    if (setting.limits.some(({ limit, by }) => limit === known.depends && by === 'none'))
+      return {
+        ...base,
+        ...refusal,
+        mark: 'untested',
+        because: 'nothing holds this limit here, and the record says so',
+      };
     if (control !== undefined && worked === 'fails')
       return { ...base, ...refusal, mark: 'untested', because: `does not work here without it either` };
     if (
@@ -87,7 +96,7 @@ export function judge(
     const because = 'did' in answer ? answer.did : `seen outside, though answered ${nameOf(answer)}`;
     if (known.allowed === 'network' && setting.network === 'allow')
       return { ...base, mark: 'allowed', because: 'the network is open' };
-    if (known.hole !== undefined && setting.holes.includes(known.hole))
+    if (known.hole !== undefined && setting.backend !== 'none' && setting.holes.includes(known.hole))
       return { ...base, mark: 'hole', because: `${because}: hole "${known.hole}" of this back end` };
     return { ...base, mark: 'escaped', because };
   }
@@ -99,7 +108,11 @@ export function judge(
     return { ...base, ...refusal, mark: 'untested', because: `does not work here without it either${said}` };
   }
   if ('did' in answer) return { ...base, mark: 'contained', because: 'it met a private copy' };
-  return { ...base, ...refusal, mark: 'refused', because: refuserOf(answer.refused, denials) };
+  const standing =
+    known.filter !== undefined &&
+    BY_FILTER.has(answer.refused) &&
+    setting.filter.silent.includes(known.filter);
+  return { ...base, ...refusal, mark: 'refused', ...refusedBy(answer.refused, denials, standing) };
 }
 
 function controlOf(control: Seen | undefined): RowResult['control'] {
@@ -131,7 +144,20 @@ const REFUSERS: Readonly<Record<string, string>> = {
   EBUSY: 'a mount is in the way',
 };
 
-function refuserOf(errno: string, denials: readonly Denial[]): string {
-  if (denials.some(({ naming }) => naming === 'class')) return 'seccomp filter';
-  return REFUSERS[errno] ?? (errno.startsWith('SIG') ? 'ended by the kernel' : 'refused');
+/** What the filter answers with. */
+const BY_FILTER = new Set(['EPERM', 'ENOSYS', 'EAFNOSUPPORT']);
+
+function refusedBy(
+  errno: string,
+  denials: readonly Denial[],
+  standing: boolean,
+): Pick<RowResult, 'because' | 'told'> {
+  // A row makes harmless misses on its way; what it was after came last.
+  const last = denials.findLast((denial) => denial.errno === errno);
+  if (last?.naming === 'class') return { because: 'seccomp filter', told: 'class' };
+  const told = last?.naming === 'named' ? 'named' : standing ? 'standing' : 'untold';
+  if (standing && last === undefined) return { because: 'seccomp filter', told };
+  if (last?.class === 'hidden') return { because: 'hidden', told };
+  if (errno.startsWith('SIG')) return { because: 'ended by the kernel', told };
+  return { because: REFUSERS[errno] ?? 'refused', told };
 }

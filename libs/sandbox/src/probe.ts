@@ -44,6 +44,14 @@ export interface BoundaryReport {
  * and takes them away again. Throws SandboxError where the policy can't be had, ProbeError where the probe can't run.
  */
 export async function checkBoundary(options: CheckOptions): Promise<BoundaryReport> {
+  // Whether it can be had at all is known at once.
+  const first = await prepare(
+    options.policy,
+    { argv: [process.execPath], cwd: options.workspace, env: options.env },
+    { ...options.host, canary: false },
+  );
+  first.started(undefined);
+  await first.dispose();
   const control = await onStage({ ...options, control: true, limits: {} }, controlLaunch);
   let record: SandboxRecord | undefined;
   const denials: Denial[] = [];
@@ -76,9 +84,10 @@ export async function checkBoundary(options: CheckOptions): Promise<BoundaryRepo
     };
   });
   if (record === undefined) throw new ProbeError('the probe was not started');
-  const { profile, network, holes } = record;
+  // What was asked for, not what there is: without a boundary the network is open, and not by policy.
+  const setting = { ...record, network: options.policy.network.mode };
   const rows = [...inside].map(([row, { tried, seen }]) =>
-    judge(row, control.get(row)?.seen, seen, { profile, network, holes }, during(denials, tried)),
+    judge(row, control.get(row)?.seen, seen, setting, during(denials, tried)),
   );
   return { ...conclude(rows), record, rows };
 }
