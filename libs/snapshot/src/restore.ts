@@ -96,7 +96,7 @@ export interface RestoreOptions {
   /** Without koffi, as where there is none. */
   readonly plain?: boolean;
   readonly signal?: AbortSignal;
-  /** Called some ten times a second. */
+  /** Called at the beginning of each phase, and some ten times a second. */
   readonly onProgress?: (progress: RestoreProgress) => void;
 }
 
@@ -161,10 +161,12 @@ export async function stepping<T>(
   { signal, onProgress }: Pick<RestoreOptions, 'signal' | 'onProgress'>,
 ): Promise<T> {
   let last = performance.now();
+  let phase: RestoreProgress['phase'] | undefined;
   for (;;) {
     const step = work.next();
     if (step.done === true) return step.value;
-    if (performance.now() - last < 80) continue;
+    if (step.value.phase === phase && performance.now() - last < 80) continue;
+    phase = step.value.phase;
     onProgress?.(step.value);
     await new Promise((resolve_) => {
       setImmediate(resolve_);

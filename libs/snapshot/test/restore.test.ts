@@ -85,7 +85,6 @@ it('brings back modes, times, links, attributes, odd names and nothing else', as
     c: 0o444,
     d: 0o4755,
     e: 0o2711,
-    f: 0o000,
   })) {
     writeFileSync(name(file), file);
     chmodSync(name(file), mode);
@@ -263,6 +262,7 @@ it('tells how far it is', async () => {
     },
   });
   expect(phases[0]).toBe('writing');
+  expect(phases.at(-1)).toBe('checking');
 });
 
 it('without koffi: the same, but attributes and a fraction of a microsecond, which are named', async () => {
