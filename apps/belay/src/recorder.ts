@@ -20,6 +20,7 @@ import {
 } from '@belay/mcp';
 import type { RecordBody, TraceEnd, TraceWriter } from '@belay/trace';
 import { CallIdentity, comparedContent, Occurrences, toolUseIdOf } from './call-identity.js';
+import type { KnownTools } from './known-tools.js';
 import type { Privacy } from './settings.js';
 import { skimmedOf } from './skimmed.js';
 import { toolDefinitionDigest } from './tool-definition.js';
@@ -38,6 +39,8 @@ export interface RecorderParts {
   readonly machineSecret: Buffer;
   readonly session: string;
   readonly privacy: Privacy;
+  /** What the server's tools were in earlier runs. */
+  readonly knownTools?: KnownTools | undefined;
   /** Called after envelopes were appended. */
   readonly onAppended: () => void;
   /** Monotonic, milliseconds. */
@@ -76,6 +79,8 @@ export class Recorder {
   readonly #occurrences = new Occurrences();
   #calls = 0;
   #failures = 0;
+  /** A tool that is being listed is not what it was in an earlier run. */
+  #changedSince = false;
   /** `#settleSoon` is due. */
   #settling = false;
 
@@ -221,6 +226,8 @@ export class Recorder {
       const correlated = this.#correlator.observe(direction, message, carried?.conversation);
       const tools = this.#toolsOf(carried?.conversation);
       for (const odd of tools.observe(direction, inFull(correlated, frame))) findings.add(odd);
+      if (this.#changedSince) findings.add('TOOL_CHANGED_SINCE');
+      this.#changedSince = false;
       return this.#toolDraft(correlated, frame, tools, batch) ?? [];
     });
     if (this.#parts.epoch === undefined) return [];
@@ -316,11 +323,19 @@ export class Recorder {
     const key = conversation.startsWith('session-') ? conversation : '';
     let tools = this.#tools.get(key);
     if (tools === undefined) {
-      tools = new ToolList((definition) => toolDefinitionDigest(this.#parts.machineSecret, definition));
+      tools = new ToolList((definition) => this.#definition(definition));
       if (this.#tools.size >= MAX_TOOL_LISTS) this.#tools.delete(this.#tools.keys().next().value as string);
       this.#tools.set(key, tools);
     }
     return tools;
+  }
+
+  #definition(definition: unknown): string | undefined {
+    const digest = toolDefinitionDigest(this.#parts.machineSecret, definition);
+    const { name } = definition as { readonly name: string };
+    if (digest !== undefined && this.#parts.knownTools?.changed(name, digest) === true)
+      this.#changedSince = true;
+    return digest;
   }
 
   #draft(frame: Frame, draft: Draft): Draft {

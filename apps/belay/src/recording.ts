@@ -9,6 +9,7 @@ import { Attestation } from './attestation.js';
 import type { CliConfig } from './config.js';
 import { findLogin } from './credentials.js';
 import { CliError } from './exit.js';
+import { KnownTools } from './known-tools.js';
 import { Recorder } from './recorder.js';
 import { type Privacy, readSettings } from './settings.js';
 
@@ -33,17 +34,20 @@ export class Recording {
   /** Of this machine; of this run alone where the machine's can't be had. */
   readonly secret: Buffer;
   readonly #attestation: Attestation | undefined;
+  readonly #knownTools: KnownTools;
   readonly #warn: (message: string) => void;
 
   private constructor(
     recorder: Recorder,
     secret: Buffer,
     attestation: Attestation | undefined,
+    knownTools: KnownTools,
     warn: (message: string) => void,
   ) {
     this.recorder = recorder;
     this.secret = secret;
     this.#attestation = attestation;
+    this.#knownTools = knownTools;
     this.#warn = warn;
   }
 
@@ -67,6 +71,8 @@ export class Recording {
     const session =
       config.session === undefined ? newUlid(Date.now(), randomBytes(10)) : sessionId(secret, config.session);
     const epoch = attestation?.epoch.id ?? newUlid(Date.now(), randomBytes(10));
+    const opening = options.opening(secret);
+    const knownTools = new KnownTools(state, secret, opening);
     const trace = await attempt('this run is not recorded', warn, () =>
       TraceWriter.create(
         join(options.trace ?? config.traceDir ?? join(state, 'traces'), `${sink}-${epoch}.jsonl`),
@@ -78,7 +84,7 @@ export class Recording {
           log: attestation?.epoch.log,
           session,
           recorder: 'belay/0.1.0',
-          ...options.opening(secret),
+          ...opening,
           pid: process.pid,
         },
         { wall: wallClock(), monotonic: () => performance.now() * 1000 },
@@ -90,15 +96,17 @@ export class Recording {
       machineSecret: secret,
       session,
       privacy: settings.privacy,
+      knownTools,
       onAppended: () => attestation?.wake(),
       now: () => performance.now(),
     });
-    return new Recording(recorder, secret, attestation, warn);
+    return new Recording(recorder, secret, attestation, knownTools, warn);
   }
 
   /** Closes the trace and sends what is left for at most `ms`, or until `signal` says that time is up. */
   async finish(end: TraceEnd, ms: number, signal: AbortSignal): Promise<void> {
     this.recorder.close(end);
+    await attempt('the next run will not find tools that change', this.#warn, () => this.#knownTools.save());
     if (this.recorder.failures > 0) this.#warn(`${this.recorder.failures} frames could not be observed`);
     const left = await this.#attestation?.finish(ms, signal);
     if (left?.stopped !== undefined) this.#warn(reasonOf(left.stopped));
