@@ -2,6 +2,7 @@
 
 import { lstatSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Place } from './denials.js';
 import { entriesOf, look, type Seen, within } from './hidden.js';
 import { mountArguments } from './mounts.js';
 import type { SandboxPolicy } from './policy.js';
@@ -32,12 +33,7 @@ export interface BwrapPlan {
 /** What of the plan a reader of refusals has to know. */
 export interface BwrapView {
   readonly argv: readonly [string, ...string[]];
-  /** Places where nothing of this machine can be read, sockets among them. */
-  readonly masked: readonly string[];
-  /** Places that have a content of their own. */
-  readonly replaced: readonly string[];
-  /** Folders that can be written: roots, the targets of binds, and the command's own. */
-  readonly writable: readonly string[];
+  readonly places: readonly Place[];
 }
 
 /** Private to each command, whatever the machine has there. */
@@ -133,9 +129,18 @@ export function bwrapCommand(plan: BwrapPlan): BwrapView {
   ];
   return {
     argv,
-    masked: [...plan.hidden.map(({ path }) => path), ...sockets, ...empty],
-    replaced: [...fresh, '/dev'],
-    writable: [...policy.roots, ...policy.binds.map(({ to }) => to), ...fresh, ...growing, '/dev'],
+    places: [
+      ...[...fresh, '/dev'].map((path) => ({ path, kind: 'replaced' as const })),
+      ...shown.map(({ path }) => ({ path, kind: 'outside' as const })),
+      ...[...policy.roots, ...policy.binds.map(({ to }) => to), ...growing].map((path) => ({
+        path,
+        kind: 'writable' as const,
+      })),
+      ...[...plan.hidden.map(({ path }) => path), ...sockets, ...empty].map((path) => ({
+        path,
+        kind: 'masked' as const,
+      })),
+    ],
   };
 }
 

@@ -11,6 +11,8 @@ import { SandboxError } from './error.js';
 /** A path has at most 4,096 bytes, each at most 4 when escaped, and a rename has two. */
 const MAX_LINE = 64 * 1024;
 const CHUNK = 64 * 1024;
+/** How long one that is tried again and again is only counted, in milliseconds. */
+const REPEATS_WAIT = 200;
 
 export class DenialLog {
   /** What strace is to open: by our own descriptor, for the pipe has no name any more. */
@@ -22,6 +24,10 @@ export class DenialLog {
   #listener: ((denial: Denial) => void) | undefined;
   #early: Denial[] = [];
   #rest = '';
+  /** The last one that was told, and how often it was tried again since. */
+  #last: Denial | undefined;
+  #repeats: Denial | undefined;
+  #timer: NodeJS.Timeout | undefined;
   #closed = false;
 
   private constructor(fd: number, view: BoundaryView) {
@@ -72,15 +78,16 @@ export class DenialLog {
    */
   drain(): void {
     while (!this.#closed) {
-      let size: number;
+      let size = 0;
       try {
         size = readSync(this.#fd, this.#buffer);
       } catch {
-        return;
+        // There is nothing in it now.
       }
-      if (size === 0) return;
+      if (size === 0) break;
       this.#take(this.#buffer.subarray(0, size));
     }
+    this.#tellRepeats();
   }
 
   close(): void {
@@ -94,17 +101,25 @@ export class DenialLog {
     const lines = (this.#rest + chunk.toString('latin1')).split('\n');
     this.#rest = lines.pop() as string;
     if (this.#rest.length > MAX_LINE) this.#rest = '';
-    let last: Denial | undefined;
     for (const line of lines) {
       const denial = readDenial(line, this.#view);
       if (denial === undefined) continue;
-      if (last !== undefined && isSame(last, denial)) last = { ...last, count: last.count + 1 };
-      else {
-        if (last !== undefined) this.#tell(last);
-        last = denial;
+      if (this.#last === undefined || !isSame(this.#last, denial)) {
+        this.#tellRepeats();
+        this.#last = denial;
+        this.#tell(denial);
+      } else {
+        this.#repeats = { ...denial, count: (this.#repeats?.count ?? 0) + 1 };
+        this.#timer ??= setTimeout(() => this.#tellRepeats(), REPEATS_WAIT).unref();
       }
     }
-    if (last !== undefined) this.#tell(last);
+  }
+
+  #tellRepeats(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (this.#repeats !== undefined) this.#tell(this.#repeats);
+    this.#repeats = undefined;
   }
 
   #tell(denial: Denial): void {
@@ -113,7 +128,7 @@ export class DenialLog {
   }
 }
 
-/** Whoever tries the same in a loop is told of once for what was read at once. */
+/** Whoever tries the same in a loop is told of at once, and then by count. */
 function isSame(a: Denial, b: Denial): boolean {
   return (
     a.syscall === b.syscall &&

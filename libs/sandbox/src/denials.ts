@@ -162,13 +162,20 @@ export function straceArguments(network: Network['mode'], log: string, filtered:
   ];
 }
 
+/**
+ * `masked`: nothing of this machine can be read or written there. `replaced`: there is another content, which can be
+ * written; not to find there what this machine has is a refusal as well. `writable`: as on this machine. `outside`: as
+ * on this machine, in the midst of one of the others, and not to be written.
+ */
+export interface Place {
+  readonly path: string;
+  readonly kind: 'masked' | 'replaced' | 'writable' | 'outside';
+}
+
 /** What a reader has to know of the boundary. */
 export interface BoundaryView {
-  /** Places where nothing of the machine can be read: there, that nothing is found is a refusal. */
-  readonly masked: readonly string[];
-  /** Places with a content of their own: not to find there what this machine has is a refusal as well. */
-  readonly replaced: readonly string[];
-  readonly writable: readonly string[];
+  /** Where what is there is not as on the machine, or may be written; everywhere else it is, and may not. */
+  readonly places: readonly Place[];
   readonly binds: readonly Bind[];
   readonly network: Network['mode'];
   /** Whether somebody listens at that TCP port where a process lives; asked only about connections to loopback. */
@@ -206,29 +213,39 @@ export function readDenial(line: string, view: BoundaryView): Denial | undefined
     operation,
     path: refused.path,
     passed: refused.passed === refused.path ? undefined : refused.passed,
-    class: isMasked(refused.path, view) || isReplaced(refused.path, view) ? 'hidden' : 'file-system',
+    class: isHidden(refused.path, errno, view) ? 'hidden' : 'file-system',
     naming: 'named',
   };
+}
+
+function isHidden(at: string, errno: string, view: BoundaryView): boolean {
+  const kind = kindOf(at, view);
+  return kind === 'masked'
+    ? REFUSALS.has(errno) || isKept(errno, at)
+    : kind === 'replaced' && isMissed(errno, at);
 }
 
 type Known = Pick<Denial, 'syscall' | 'errno' | 'pid' | 'time' | 'count'>;
 
 function isRefusal(errno: string, operation: Operation, at: string, view: BoundaryView): boolean {
-  if (isMasked(at, view)) return REFUSALS.has(errno) || isKept(errno, at);
-  if (isReplaced(at, view)) return isMissed(errno, at);
-  if (!REFUSALS.has(errno)) return false;
-  if (operation === 'mount') return true;
+  const kind = kindOf(at, view);
+  if (kind === 'masked') return REFUSALS.has(errno) || isKept(errno, at);
   // A mount of its own: read-only, whoever has it. Elsewhere the files' own permissions speak, which are no boundary.
   if (errno === 'EROFS') return true;
-  if (view.writable.some((place) => within(at, place))) return false;
-  return operation !== 'read' && operation !== 'execute';
+  if (kind === 'replaced') return isMissed(errno, at);
+  if (!REFUSALS.has(errno)) return false;
+  if (operation === 'mount') return true;
+  return kind === 'outside' && operation !== 'read' && operation !== 'execute';
 }
 
-const isMasked = (at: string, { masked }: BoundaryView): boolean => masked.some((place) => within(at, place));
-
-const isReplaced = (at: string, { replaced, writable }: BoundaryView): boolean =>
-  replaced.some((place) => within(at, place) && at !== place) &&
-  !writable.some((place) => !replaced.includes(place) && within(at, place));
+/** Of the place that is nearest above a path. */
+function kindOf(at: string, { places }: BoundaryView): Place['kind'] {
+  let nearest: Place = { path: '', kind: 'outside' };
+  for (const place of places) {
+    if (place.path.length >= nearest.path.length && within(at, place.path)) nearest = place;
+  }
+  return nearest.kind;
+}
 
 /** In a masked place, whatever keeps somebody from what this machine has there is a refusal. */
 function isKept(errno: string, at: string): boolean {
@@ -295,8 +312,7 @@ function ofAddress(
     const at = address.path.startsWith('/')
       ? resolved(address.path, known.pid as number, view.binds)
       : address.path;
-    const masked = isMasked(at, view) && isKept(errno, at);
-    const hidden = masked || (isReplaced(at, view) && isMissed(errno, at));
+    const hidden = isHidden(at, errno, view);
     const refused = hidden || (errno === 'EROFS' && operation === 'bind');
     return refused
       ? {

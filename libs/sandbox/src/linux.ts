@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { bwrapCommand, PORTS_FOLDER } from './bwrap.js';
 import { type CanaryOutcome, type CanaryRun, tryBoundary } from './canary.js';
 import { DenialLog } from './denial-log.js';
-import { listens, straceArguments } from './denials.js';
+import { listens, type Place, straceArguments } from './denials.js';
 import { innerEnvironment, splitEnvironment } from './environment.js';
 import { SandboxError } from './error.js';
 import { hiddenPaths, look, type Seen, within } from './hidden.js';
@@ -38,9 +38,7 @@ interface Enforcer {
     settings: readonly (readonly [string, string])[],
   ): {
     readonly argv: Argv;
-    readonly masked: readonly string[];
-    readonly replaced: readonly string[];
-    readonly writable: readonly string[];
+    readonly places: readonly Place[];
   };
   /** Processes inside, of the one that was spawned; `traced`: that is strace. */
   inside(pid: number, traced: boolean): number[];
@@ -145,9 +143,9 @@ function landlock({ policy, host }: Preparation, { hidden, filtered }: Parts): E
     name: 'landlock',
     holes: landlockHoles(policy, abi, filtered),
     command(argv, hide, settings) {
-      const places = [...hidden, ...hide.flatMap((place) => look(place) ?? [])];
+      const hiddenNow = [...hidden, ...hide.flatMap((place) => look(place) ?? [])];
       const plan = {
-        ...landlockPlan(writable, places, temporary, abi),
+        ...landlockPlan(writable, hiddenNow, temporary, abi),
         ...(filtered ? { filter: FILTER_FD } : {}),
         env: {
           ...Object.fromEntries(settings),
@@ -159,9 +157,10 @@ function landlock({ policy, host }: Preparation, { hidden, filtered }: Parts): E
       };
       return {
         argv: [process.execPath, LANDLOCK_SCRIPT, JSON.stringify(plan), '--', ...argv],
-        masked: places.map(({ path }) => path),
-        replaced: [],
-        writable: [...writable.roots, temporary, '/dev'],
+        places: [
+          ...[...writable.roots, temporary, '/dev'].map((path) => ({ path, kind: 'writable' as const })),
+          ...hiddenNow.map(({ path }) => ({ path, kind: 'masked' as const })),
+        ],
       };
     },
     inside: (pid, traced) => processTree(pid).slice(traced ? 1 : 0),
@@ -201,9 +200,7 @@ async function prepareWith(
     const view = enforcer.command(limits.wrap(command.argv), [], settings);
     if (policy.denials === 'named' && strace !== undefined && mkfifo !== undefined) {
       log = DenialLog.open(host.scratch, mkfifo, {
-        masked: view.masked,
-        replaced: view.replaced,
-        writable: view.writable,
+        places: view.places,
         binds: policy.binds,
         network: policy.network.mode,
         listens,
@@ -294,6 +291,7 @@ async function tryInside(
   inside: CanaryRun['inside'],
 ): Promise<CanaryOutcome | undefined> {
   if (!host.canary || bash === undefined) return undefined;
+  const ours = [...policy.roots, ...policy.binds.flatMap(({ from, to }) => [from, to])];
   const places = [host.home, host.scratch, '/', dirname(command.cwd)];
   const outside = [...new Set(places)].filter(
     (folder): folder is string => folder !== undefined && !policy.roots.some((root) => within(folder, root)),

@@ -6,9 +6,14 @@ import { type BoundaryView, readDenial, splitArguments, unquote } from '../src/d
 import { folder } from './inside.js';
 
 const VIEW: BoundaryView = {
-  masked: ['/etc/shadow', '/root/.ssh', '/run'],
-  replaced: ['/tmp'],
-  writable: ['/work/tree', '/tmp'],
+  places: [
+    { path: '/tmp', kind: 'replaced' },
+    { path: '/tmp/shown', kind: 'outside' },
+    { path: '/work/tree', kind: 'writable' },
+    { path: '/etc/shadow', kind: 'masked' },
+    { path: '/root/.ssh', kind: 'masked' },
+    { path: '/run', kind: 'masked' },
+  ],
   binds: [],
   network: 'deny',
   listens: (pid, port) => pid === process.pid && port === 5432,
@@ -67,6 +72,8 @@ describe('a line of the log', () => {
     ['openat(AT_FDCWD</>, "/etc/shadow", O_RDONLY)', 'EACCES', 'read', '/etc/shadow'],
     ['mount("none", "/mnt", "tmpfs", 0, NULL)', 'EPERM', 'mount', '/mnt'],
     ['openat(AT_FDCWD</>, "/etc/hosts", O_WRONLY)', 'EACCES', 'write', '/etc/hosts'],
+    ['chmod("/tmp/shown/x", 0777)', 'EROFS', 'metadata', '/tmp/shown/x'],
+    ['rename("/work/tree/a", "/tmp/shown/a")', 'EXDEV', 'rename', '/tmp/shown/a'],
   ])('%s: %s', (call, errno, operation, path) => {
     expect(read(call, errno)).toMatchObject({ operation, path, errno, naming: 'named' });
   });
@@ -189,8 +196,7 @@ describe('where a path leads', () => {
     const named = (path: string) =>
       read(`openat(AT_FDCWD</>, "${path}", O_WRONLY|O_CREAT, 0666)`, 'EROFS', {
         ...VIEW,
-        replaced: [],
-        writable: [],
+        places: [],
       });
     expect(named(join(place, 'folder-link/file'))).toMatchObject({
       path: join(place, 'outside/file'),
@@ -208,7 +214,7 @@ describe('where a path leads', () => {
   it('is said by the name it has inside', () => {
     const scratch = folder();
     writeFileSync(join(scratch, 'file'), '');
-    const view = { ...VIEW, replaced: [], writable: [], binds: [{ from: scratch, to: '/nowhere/ws' }] };
+    const view = { ...VIEW, places: [], binds: [{ from: scratch, to: '/nowhere/ws' }] };
     expect(read('chmod("/nowhere/ws/file", 0777)', 'EROFS', view)).toMatchObject({
       path: '/nowhere/ws/file',
       passed: undefined,
