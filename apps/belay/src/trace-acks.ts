@@ -228,9 +228,11 @@ class Comparison {
       return;
     }
     const content = contentOf(record);
-    if (line.digest === undefined)
+    if (line.digest === undefined && content === undefined && record.type === line.kind) {
+      // A state that could not be taken: neither has content.
+    } else if (line.digest === undefined) {
       this.#at(line.kind === 'x.frame' ? 'unobserved' : 'never_said', record, seq);
-    else if (
+    } else if (
       content === undefined ||
       line.digest !== commitment(commitmentSalt(secret, seq), content) ||
       !this.#fits(record, line)
@@ -359,6 +361,8 @@ function seqsOf(record: TraceRecord): readonly number[] {
 function contentOf(record: TraceRecord): Buffer | undefined {
   if ((record.type === 'frame' || record.type === 'hook') && record.oversize === true)
     return Buffer.from(record.sha256, 'hex');
+  if (record.type === 'state')
+    return record.state.startsWith('sha256:') ? Buffer.from(record.state) : undefined;
   return recordData(record);
 }
 
