@@ -10,6 +10,7 @@ const { status } = spawnSync(
     'run',
     'test/fault',
     'libs/log',
+    'libs/coverage',
     'libs/db/test/log-store.test.ts',
     '--testTimeout',
     '1800000',
