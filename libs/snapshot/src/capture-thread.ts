@@ -8,9 +8,12 @@ import type { ThreadAnswer, ThreadData, ThreadRequest } from './thread.js';
 /** Between captures the kernel's queue is emptied this often, milliseconds; it holds 16384 events by default. */
 const LISTEN_INTERVAL = 20;
 
-const answer = (message: ThreadAnswer): void => parentPort?.postMessage(message);
+const answer = (message: ThreadAnswer): void => parentPort?.postMessage(message, []);
 
 let pids: readonly number[] = [];
+/** After the first state what is known is kept once, in a quiet moment, milliseconds later. */
+const SAVE_AFTER = 2000;
+let saved = false;
 
 function open(): Capturer | undefined {
   try {
@@ -29,6 +32,13 @@ if (capturer) {
     written: capturer.written,
     method: capturer.method,
   });
+  const saveIndex = (): void => {
+    try {
+      capturer.saveIndex();
+    } catch {
+      // The next one has to read everything.
+    }
+  };
   const listening = setInterval(() => capturer.listen(), LISTEN_INTERVAL);
   parentPort?.on('message', (request: ThreadRequest) => {
     pids = request.pids;
@@ -44,6 +54,10 @@ if (capturer) {
     }
     const captured = request.what === 'capture' ? capturer.capture() : capturer.verify();
     answer({ id: request.id, captured, ...state() });
+    if (!saved && captured.kind === 'state') {
+      saved = true;
+      setTimeout(saveIndex, SAVE_AFTER).unref();
+    }
   });
   answer({ id: 0, ...state() });
 }

@@ -2,6 +2,7 @@ import { lstatSync, readFileSync, realpathSync, statfsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { SnapshotError } from './error.js';
 import { IgnoreRules } from './ignore.js';
+import { indexPath, readIndex, writeIndex } from './index-file.js';
 import type { Change } from './journal.js';
 import { type Entry, type Gap, makeState } from './manifest.js';
 import { loadNative, type Native } from './native.js';
@@ -16,6 +17,7 @@ import {
   type TrackerContext,
   type UnrestorableCause,
 } from './tracker.js';
+import type { TreeIndex } from './tree-index.js';
 import { Watches } from './watches.js';
 
 /** What a capture says: a state that can be restored, or by name why there is none. */
@@ -73,6 +75,9 @@ export const DEFAULT_LIMITS: CaptureLimits = {
 const FREE_PASSES = 4;
 const STOPPED_PASSES = 4;
 
+/** The times of files come from a clock that ticks this seldom at worst, milliseconds. */
+const CLOCK_SLACK = 100;
+
 /** File systems whose changes all come through this kernel, so that inotify is told of each. From <linux/magic.h>. */
 const LOCAL_FILE_SYSTEMS: ReadonlySet<number> = new Set([
   0xef53, // ext2, ext3, ext4
@@ -100,6 +105,10 @@ export class Capturer {
   readonly #gaps: readonly Gap[];
   readonly #buffer = Buffer.allocUnsafeSlow(Tracker.BUFFER);
   readonly #trackers: Tracker[];
+  readonly #now: () => number;
+  readonly #indexPath: string;
+  /** Wall clock when the last successful capture began. */
+  #at = 0;
   /** The last state; undefined: the next is kept whole. */
   #last: string | undefined;
   #first = true;
@@ -127,8 +136,11 @@ export class Capturer {
       totals: { entries: 0, bytes: 0 },
       watches: options.method === 'walk' ? undefined : this.#startWatching(roots),
     };
-    this.#trackers = roots.map((root) => new Tracker(root, this.#context, this.#buffer));
+    this.#now = options.now ?? Date.now;
+    this.#indexPath = indexPath(store.dir, roots, ignore);
     this.#gaps = this.#constantGaps(roots);
+    this.#trackers =
+      this.#resume(roots) ?? roots.map((root) => new Tracker(root, this.#context, this.#buffer));
   }
 
   /** Opens; nothing is looked at before the first capture. Throws `arguments`, or what is wrong with a root's path. */
@@ -141,7 +153,10 @@ export class Capturer {
       if (roots.some((other) => other !== root && (isInside(root, other) || root.equals(other))))
         throw new SnapshotError('arguments', `a root lies in another: ${root.toString()}`);
     }
-    return new Capturer(options, roots.sort(Buffer.compare));
+    return new Capturer(
+      options,
+      roots.sort((a, b) => Buffer.compare(a, b)),
+    );
   }
 
   /** Bytes added to the store so far. */
@@ -168,8 +183,27 @@ export class Capturer {
     return this.#capture(true);
   }
 
+  /**
+   * Keeps what is known for the next capturer of these roots. Done by `close`; worth doing after the first capture as
+   * well, because not every process comes to its end.
+   */
+  saveIndex(): void {
+    if (this.#last === undefined || this.#trackers.some(({ pending, changed }) => pending || changed)) return;
+    const head = { digest: this.#last, gaps: this.#lastGaps, at: this.#at };
+    writeIndex(
+      this.#indexPath,
+      head,
+      this.#trackers.map(({ index }) => index),
+    );
+  }
+
   /** What was kept is synced. */
   close(): void {
+    try {
+      this.saveIndex();
+    } catch {
+      // The next one has to read everything.
+    }
     this.#context.watches?.close();
     this.#context.watches = undefined;
     this.#writer.close();
@@ -178,6 +212,7 @@ export class Capturer {
 
   #capture(full: boolean): Captured {
     const started = performance.now();
+    const at = this.#now();
     const read = this.#rehashed();
     try {
       if (this.#final) throw new Obstructed(this.#final);
@@ -188,6 +223,7 @@ export class Capturer {
       this.#refuseObstacles();
       const { digest, changed } = this.#keep();
       this.#first = false;
+      this.#at = at;
       return {
         kind: 'state',
         digest,
@@ -362,6 +398,21 @@ export class Capturer {
     for (const tracker of this.#trackers) tracker.unkept();
     const { code, message } = error as NodeJS.ErrnoException;
     return { cause: code === 'ENOSPC' || code === 'EDQUOT' ? 'store' : 'system', detail: message };
+  }
+
+  /** Trackers that know what the last capturer of these roots did. */
+  #resume(roots: readonly Buffer[]): Tracker[] | undefined {
+    const kept = readIndex(this.#indexPath);
+    if (kept?.trees.length !== roots.length || !this.#store.has(kept.head.digest)) return undefined;
+    const { head, trees } = kept;
+    this.#last = head.digest;
+    this.#lastGaps = head.gaps;
+    const has = (hash: Buffer): boolean => this.#writer.has(hash);
+    const since = BigInt(Math.floor(head.at) - CLOCK_SLACK) * 1_000_000n;
+    return roots.map(
+      (root, i) =>
+        new Tracker(root, this.#context, this.#buffer, { index: trees[i] as TreeIndex, since, has }),
+    );
   }
 
   #startWatching(roots: readonly Buffer[]): Watches | undefined {

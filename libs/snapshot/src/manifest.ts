@@ -294,7 +294,8 @@ interface SetNode {
 }
 
 function divide(leaves: Buffer[], depth: number): SetNode {
-  if (leaves.length <= SET_MAX) return { count: leaves.length, leaves: leaves.sort(Buffer.compare) };
+  if (leaves.length <= SET_MAX)
+    return { count: leaves.length, leaves: leaves.sort((a, b) => Buffer.compare(a, b)) };
   const parts: Buffer[][] = Array.from({ length: 16 }, () => []);
   for (const leaf of leaves) parts[nibble(leaf, depth)]?.push(leaf);
   return { count: leaves.length, children: parts.map((part) => divide(part, depth + 1)) };

@@ -93,7 +93,10 @@ const SLEEP = new Int32Array(new SharedArrayBuffer(4));
  * Stops the processes and all their descendants until `resume` is called, which must happen. Those that were stopped
  * before stay so.
  */
-export function stopProcesses(pids: readonly number[]): { readonly stopped: boolean; resume(): void } {
+export function stopProcesses(pids: readonly number[]): {
+  readonly stopped: boolean;
+  readonly resume: () => void;
+} {
   const stopped = new Set<number>();
   const already = new Set<number>();
   // One that is not stopped yet may start another: look again until there is nobody new.

@@ -522,6 +522,11 @@ export class StoreWriter {
     return { pack: this.#packEnd, journal: this.#journalEnd };
   }
 
+  /** Whether a content is kept, or on its way to be. */
+  has(hash: Buffer): boolean {
+    return this.#contents.has(hash);
+  }
+
   /** Keeps a content whose SHA-256 is `hash`, unless it is there. */
   add(hash: Buffer, bytes: Buffer): void {
     if (this.#contents.has(hash)) return;

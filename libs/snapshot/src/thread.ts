@@ -160,7 +160,7 @@ async function openThread(program: URL, data: ThreadData): Promise<Backend> {
         const id = ++last;
         waiting.set(id, answer);
         worker.ref();
-        worker.postMessage({ id, what, pids } satisfies ThreadRequest);
+        worker.postMessage({ id, what, pids } satisfies ThreadRequest, []);
       });
     },
     get written() {

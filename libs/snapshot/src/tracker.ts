@@ -240,7 +240,7 @@ export class Tracker {
     const kind = index.kind[id];
     if (kind === KIND.FREE || kind === undefined) return;
     if (kind !== KIND.DIR) {
-      for (const link of [...index.linksOf(id)]) this.#force(link);
+      for (const link of index.linksOf(id)) this.#force(link);
       return;
     }
     if (name.length === 0) {
@@ -256,12 +256,12 @@ export class Tracker {
     const child = index.child(id, name);
     if (child === NONE) this.#lookName(id, name);
     else if (index.kind[child] === KIND.DIR || index.kind[child] === KIND.OTHER) this.#look(child);
-    else for (const link of [...index.linksOf(child)]) this.#force(link);
+    else for (const link of index.linksOf(child)) this.#force(link);
   }
 
   /** A file that a process can write to: read again if it may be changing now, else looked at. */
   held(ino: bigint, force: boolean): void {
-    for (const id of [...this.index.inode(undefined, ino)]) {
+    for (const id of this.index.inode(undefined, ino)) {
       if (this.index.kind[id] !== KIND.FILE) continue;
       if (force) this.#force(id);
       else this.#look(id);
@@ -453,10 +453,7 @@ export class Tracker {
   #seeAs(id: number, stat: Stat, named: boolean): void {
     const kind = kindOf(stat.mode);
     const known = this.index.kind[id];
-    // A directory whose watch the kernel ended was removed: its number may have been given to this one.
-    const unwatched = this.#context.watches !== undefined && this.index.watch[id] === NONE;
-    const sameDirectory = this.index.ino[id] === stat.ino && !unwatched;
-    if (known === kind && (kind !== KIND.DIR || sameDirectory)) {
+    if (known === kind && (kind !== KIND.DIR || this.index.ino[id] === stat.ino)) {
       this.#see(id, stat);
       return;
     }
@@ -591,7 +588,7 @@ export class Tracker {
     const path = this.absolute(id);
     if (!this.#watchDirectory(id, path)) return;
     if (this.#deep && this.#isListed(id, path)) {
-      for (const child of [...index.childrenOf(id)]) {
+      for (const child of index.childrenOf(id)) {
         this.#lookAt(child);
         if (index.kind[child] === KIND.DIR && !this.obstacles.has(child)) this.#lists.push(child);
       }
@@ -772,7 +769,10 @@ export class Tracker {
     this.#links = [];
     for (const [key, { dev, ino }] of links) {
       const names = [...index.inode(dev, ino)];
-      const first = names.length < 2 ? undefined : names.map((id) => index.path(id)).sort(Buffer.compare)[0];
+      const first =
+        names.length < 2
+          ? undefined
+          : names.map((id) => index.path(id)).sort((a, b) => Buffer.compare(a, b))[0];
       for (const id of names) {
         const group = index.linkGroup.get(id);
         if (group === first || (first && group?.equals(first) === true)) continue;
@@ -830,7 +830,7 @@ export class Tracker {
     const watch = watches.file(this, id, this.absolute(id), true);
     if (watch !== undefined) this.index.watch[id] = watch;
     // Before the watch was there it may have been written to.
-    for (const link of [...this.index.linksOf(id)]) this.#force(link);
+    for (const link of this.index.linksOf(id)) this.#force(link);
   }
 
   #inodeKey(id: number): string {

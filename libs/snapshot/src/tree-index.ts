@@ -52,6 +52,11 @@ export const COLUMNS = [
   ['ino', BigUint64Array],
 ] as const;
 
+/** What an index file keeps; the rest is worked out or begins anew. */
+export const KEPT_COLUMNS = COLUMNS.filter(
+  ([name]) => !['flags', 'watch', 'sameName', 'sameIno'].includes(name),
+);
+
 const NO_NAME = Buffer.alloc(0);
 
 export class TreeIndex {
@@ -99,6 +104,24 @@ export class TreeIndex {
   #removed: number[] = [];
   #free: number[] = [];
   readonly #sets = new Map<number, LeafSet>();
+
+  /** Room for so many entries; it grows. */
+  constructor(capacity = 64) {
+    if (capacity > 64) this.#grow(capacity);
+  }
+
+  /** The columns, contents, leaves, names and extras were filled in from where they were kept. */
+  restore(end: number, namesEnd: number): void {
+    this.end = end;
+    this.namesEnd = namesEnd;
+    this.watch.fill(NONE);
+    this.count = 0;
+    for (let id = 0; id < end; id++) {
+      if (this.kind[id] === KIND.FREE) this.#free.push(id);
+      else this.count++;
+    }
+    this.#rehash(this.kind.length * 2);
+  }
 
   /** The name of an entry, a view; the root's is empty. */
   name(id: number): Buffer {
@@ -151,7 +174,7 @@ export class TreeIndex {
 
   /** All names of the inode that an entry is, itself among them. */
   *linksOf(id: number): Generator<number> {
-    yield* this.inode(this.dev[id] as number, this.ino[id] as bigint);
+    yield* this.inode(this.dev[id], this.ino[id] as bigint);
   }
 
   /** All entries, directories excepted, that are this inode. `dev` undefined: on any device. */
@@ -166,7 +189,7 @@ export class TreeIndex {
   /** A new entry; the first is the root and has no parent. Its content is to be set. */
   add(parent: number, name: Buffer, kind: number, stat: Stat): number {
     const id = this.#free.pop() ?? this.end++;
-    if (id >= this.kind.length) this.#grow();
+    if (id >= this.kind.length) this.#grow(this.kind.length * 2);
     if (this.namesEnd + name.length > this.names.length) this.#growNames(name.length);
     this.nameAt[id] = this.namesEnd;
     this.nameLength[id] = name.length;
@@ -397,8 +420,7 @@ export class TreeIndex {
     this.sameIno[at] = after;
   }
 
-  #grow(): void {
-    const capacity = this.kind.length * 2;
+  #grow(capacity: number): void {
     const fields = this as unknown as Record<string, TypedArray>;
     for (const [name, Kind] of COLUMNS) {
       const larger = new Kind(capacity);
@@ -413,7 +435,8 @@ export class TreeIndex {
     this.#rehash(capacity * 2);
   }
 
-  #rehash(slots: number): void {
+  #rehash(wanted: number): void {
+    const slots = 2 ** Math.ceil(Math.log2(wanted));
     this.#byName = new Int32Array(slots).fill(NONE);
     this.#byIno = new Int32Array(slots).fill(NONE);
     for (let id = 0; id < this.end; id++) {

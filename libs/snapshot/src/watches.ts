@@ -121,8 +121,7 @@ export class Watches {
         if ((mask & IN.IGNORED) !== 0) {
           this.#left.delete(watch);
           this.#targets.delete(watch);
-          if (target && target.tracker.index.watch[target.id] === watch)
-            target.tracker.index.watch[target.id] = -1;
+          if (target?.tracker.index.watch[target.id] === watch) target.tracker.lost(target.id);
           continue;
         }
         if (!target) continue;

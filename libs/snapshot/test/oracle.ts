@@ -11,7 +11,7 @@ const libc = koffi.load(null);
 const llistxattr = libc.func('long llistxattr(const void *, void *, size_t)');
 const lgetxattr = libc.func('long lgetxattr(const void *, const void *, void *, size_t)');
 
-const H = (...parts: (Buffer | number[])[]): Buffer => {
+const H = (...parts: (Uint8Array | readonly number[])[]): Buffer => {
   const hash = createHash('sha256');
   for (const part of parts) hash.update(Buffer.from(part));
   return hash.digest();
@@ -68,7 +68,7 @@ export function oracle(roots: readonly string[], ignored: readonly string[] = []
       const type = stat.isDirectory() ? 2 : stat.isSymbolicLink() ? 3 : 1;
       const names = type === 2 ? [] : (inodes.get(`${stat.dev}:${stat.ino}`) ?? []);
       if (type !== 2 && Number(stat.nlink) > names.length) outside = true;
-      const group = names.length > 1 ? [...names].sort(Buffer.compare)[0] : undefined;
+      const group = names.length > 1 ? [...names].sort((a, b) => Buffer.compare(a, b))[0] : undefined;
       const attributes = xattrs(at).map(([name, value]) =>
         Buffer.concat([be(2, name.length), name, sized(value)]),
       );
@@ -118,7 +118,7 @@ export function oracle(roots: readonly string[], ignored: readonly string[] = []
 }
 
 function set(leaves: readonly Buffer[], depth: number): Buffer {
-  if (leaves.length <= 64) return H([2], ...[...leaves].sort(Buffer.compare));
+  if (leaves.length <= 64) return H([2], ...[...leaves].sort((a, b) => Buffer.compare(a, b)));
   const parts = Array.from({ length: 16 }, (_, i) =>
     set(
       leaves.filter((leaf) => Number.parseInt(leaf.toString('hex')[depth] as string, 16) === i),

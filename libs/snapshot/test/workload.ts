@@ -34,7 +34,8 @@ import { type Chance, isRoot } from './trees.js';
 
 const native = loadNative() as Native;
 const slash = Buffer.from('/');
-const join = (dir: Buffer, name: Buffer | string): Buffer => Buffer.concat([dir, slash, Buffer.from(name)]);
+const join = (dir: Buffer, name: Uint8Array | string): Buffer =>
+  Buffer.concat([dir, slash, Buffer.from(name)]);
 
 /** A process beside the test's own, which does what it is told to files (`held-file.mjs`). */
 export class Holder {
@@ -139,7 +140,7 @@ export class Workload {
     return this.#chance.below(4) === 0 || dirs.length === 0 ? this.root : this.#chance.one(dirs).path;
   }
 
-  #some(type: 'file' | 'dir' | 'link'): Buffer | undefined {
+  #some(type: 'file' | 'dir' | 'link'): ReturnType<typeof below>[number]['path'] | undefined {
     const all = below(this.root).filter((each) => each.type === type);
     return all.length === 0 ? undefined : this.#chance.one(all).path;
   }
