@@ -231,7 +231,9 @@ class Lowering {
       );
     }
     const args = this.arguments(
-      inside.replace(/\b(epsilon|max_relative|max_ulps|ulps|abs|rel)\s*[=<]+\s*/g, ''),
+      inside
+        .replace(/\b(epsilon|max_relative|max_ulps|ulps|abs|rel)\s*[=<]+\s*/g, '')
+        .replace(/@(?=r?#*")/g, ''),
     );
     return args
       ? call(name(`${called}!`), args, node.line)
