@@ -1,6 +1,7 @@
 /**
  * A recorded session run again: its script, a server that is talked to once more, and what came of it. Judges nothing.
  */
+export { type ContainedOptions, type ContainedServer, startContained } from './contained.js';
 export { type Answer, BOUNDS, type Bounds, Conversation, type Server, type Silence } from './conversation.js';
 export {
   requestKey,
@@ -20,3 +21,4 @@ export {
   type StateRecord,
   type World,
 } from './session.js';
+export { type Change, Contents, printable, RecordedStates, type Side, Workspace } from './workspace.js';

@@ -14,6 +14,8 @@ export interface ScriptCall {
   readonly method: string;
   /** Of a `tools/call`. */
   readonly tool: string | undefined;
+  /** Asks for a list from its beginning, not for a further page. */
+  readonly first: boolean;
   readonly offset: number;
   /** Which member of a batch it is. */
   readonly member: number | undefined;
@@ -44,7 +46,6 @@ export type Step =
       readonly answersOnly: boolean;
     }
   | { readonly type: 'receive'; readonly answers: readonly ScriptAnswer[] }
-  | { readonly type: 'tools'; readonly tools: readonly unknown[]; readonly first: boolean }
   | {
       readonly type: 'record';
       readonly record: TraceRecord & { type: 'open' | 'state' | 'denial' | 'policy' | 'gap' | 'close' };
@@ -171,7 +172,6 @@ export async function survey(lines: AsyncIterable<TraceLine>): Promise<Survey> {
 /** The steps of a trace in the order of the record, made as they are asked for. */
 export async function* script(lines: AsyncIterable<TraceLine>): AsyncGenerator<Step> {
   const numbering = new Numbering();
-  const lists = new Map<number, boolean>();
   for await (const line of lines) {
     if (!('record' in line)) continue;
     const { record, offset } = line;
@@ -182,25 +182,19 @@ export async function* script(lines: AsyncIterable<TraceLine>): AsyncGenerator<S
         const calls: ScriptCall[] = [];
         const cancels: number[] = [];
         const answers: ScriptAnswer[] = [];
-        const tools: Step[] = [];
         let responses = 0;
         for (const [i, message] of messages.entries()) {
           const member = messages.length > 1 ? i : undefined;
           const found = numbering.observe(record.dir, message, record.conversation ?? '');
           if (found.type === 'call' && record.dir === 'c2s') {
             const { method, tool } = found.seen.call;
-            calls.push({ call: found.number, method, tool, offset, member, time });
-            if (method === 'tools/list') lists.set(found.number, isFirstPage(found.seen.request.params));
+            const first = isFirstPage(found.seen.request.params);
+            calls.push({ call: found.number, method, tool, first, offset, member, time });
           } else if (found.type === 'cancel' && record.dir === 'c2s' && found.number !== undefined) {
             cancels.push(found.number);
           } else if (found.type === 'answer' && record.dir === 's2c' && found.number !== undefined) {
-            const { late, response } = found.seen;
+            const { late } = found.seen;
             answers.push({ call: found.number, offset, member, time, late });
-            const first = lists.get(found.number);
-            const listed = (response.result as { readonly tools?: unknown } | null | undefined)?.tools;
-            if (first !== undefined && Array.isArray(listed))
-              tools.push({ type: 'tools', tools: listed, first });
-            lists.delete(found.number);
           }
           if (message.type === 'response') responses++;
         }
@@ -208,7 +202,6 @@ export async function* script(lines: AsyncIterable<TraceLine>): AsyncGenerator<S
           const answersOnly = messages.length > 0 && responses === messages.length;
           yield { type: 'send', offset, lost: record.oversize === true, calls, cancels, answersOnly };
         } else {
-          yield* tools;
           if (answers.length > 0) yield { type: 'receive', answers };
         }
         break;

@@ -61,7 +61,7 @@ export interface PlayedGroup<Change> {
 /** A request that is no call of a tool. */
 export interface PlayedRequest {
   readonly type: 'request';
-  readonly method: string;
+  readonly call: ScriptCall;
   readonly recorded: Response | undefined;
   readonly replayed: Answer;
 }
@@ -132,8 +132,6 @@ class Player<Change> {
         return;
       case 'receive':
         for (const answer of step.answers) yield* this.#receive(answer);
-        return;
-      case 'tools':
         return;
     }
   }
@@ -213,7 +211,7 @@ class Player<Change> {
       const replayed = (await this.#conversation?.answer(answer.call, this.#patience(answer.call))) ?? {
         silence: 'REPLAY_DIED' as const,
       };
-      yield { type: 'request', method: plain.method, recorded: response, replayed };
+      yield { type: 'request', call: plain, recorded: response, replayed };
       return;
     }
     const open = this.#calls.get(answer.call);

@@ -138,7 +138,7 @@ describe('session mode', () => {
     const [request, group] = await play(path);
     expect(request).toMatchObject({
       type: 'request',
-      method: 'initialize',
+      call: { method: 'initialize' },
       recorded: { result: { serverInfo: { name: 'other' } } },
       replayed: { response: { result: { serverInfo: { name: 'habits' } } } },
     });

@@ -24,7 +24,15 @@ export type { Change } from './journal.js';
 export { Manifest, type StateInfo, Store, type StoreWriter } from './store.js';
 export { CaptureThread, type CaptureThreadOptions } from './thread.js';
 export type { CaptureLimits, ChangeCounts, UnrestorableCause } from './tracker.js';
-export { diff, type Difference, difference, diffStates, type Field, type StateDifference } from './diff.js';
+export {
+  changesSince,
+  diff,
+  type Difference,
+  difference,
+  diffStates,
+  type Field,
+  type StateDifference,
+} from './diff.js';
 export {
   restore,
   type Restored,
