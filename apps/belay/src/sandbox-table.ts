@@ -1,6 +1,7 @@
 /** What `belay sandbox check` found, for a person. */
 
-import type { Denial, Mark, ProbeGroup, RowResult } from '@belay/sandbox';
+import type { Denial } from '@belay/sandbox';
+import type { Mark, ProbeGroup, RowResult } from '@belay/sandbox/probe';
 import { printable, type Style } from './output.js';
 import type { SandboxCheck } from './sandbox.js';
 
@@ -43,7 +44,7 @@ export function checkPage(check: SandboxCheck, style: Style): string {
     `${style.bold('boundary')}  ${record.backend}, profile ${record.profile}, network ${network}, as ${printable(user.name)} (${user.uid})`,
     `${style.bold('writable')}  ${printable(scope ?? 'a folder made for the check')}`,
     `${style.bold('refusals')}  ${
-      record.naming === 'named' ? "told by name, from the kernel's own answers" : `${record.naming}`
+      record.naming === 'named' ? "told by name, from the kernel's own answers" : record.naming
     }`,
   ];
   const tested = rows.filter(({ mark }) => mark !== 'untested');

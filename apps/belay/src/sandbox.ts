@@ -3,6 +3,7 @@
 import { mkdtempSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { homedir, tmpdir, userInfo } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
+import { SandboxError, type SandboxHost } from '@belay/sandbox';
 import {
   type BoundaryReport,
   checkBoundary,
@@ -11,9 +12,7 @@ import {
   PROBE_ROWS,
   type ProbeGroup,
   ProbeError,
-  SandboxError,
-  type SandboxHost,
-} from '@belay/sandbox';
+} from '@belay/sandbox/probe';
 import { type Command, Option } from 'commander';
 import { type CliConfig, readConfig } from './config.js';
 import { badInput, CliError, EXIT, usage } from './exit.js';

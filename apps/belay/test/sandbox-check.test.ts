@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { placeOutside } from '@belay/sandbox';
+import { placeOutside } from '@belay/sandbox/probe';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { SandboxCheck } from '../src/sandbox.js';
 import { belay } from './command.js';
@@ -91,7 +91,15 @@ describe('belay sandbox check', () => {
 
   it('is 1 where there is no boundary, and names what got out', async () => {
     const { code, stdout } = await belay(
-      ...['sandbox', 'check', '--scope', scope, '--backend', 'none', '--only', 'files', 'sockets'],
+      'sandbox',
+      'check',
+      '--scope',
+      scope,
+      '--backend',
+      'none',
+      '--only',
+      'files',
+      'sockets',
     );
     expect(code).toBe(1);
     expect(stdout).toContain('does NOT hold');

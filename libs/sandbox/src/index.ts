@@ -16,16 +16,6 @@ export {
   type Profile,
   type SandboxPolicy,
 } from './policy.js';
-export {
-  checkBoundary,
-  placeOutside,
-  type BoundaryReport,
-  type BoundaryVerdict,
-  type CheckOptions,
-} from './probe.js';
-export { ProbeError } from './probe-run.js';
-export { type Group as ProbeGroup, PROBE_GROUPS, PROBE_ROWS } from './probe-rows.js';
-export type { Mark, RowResult } from './probe-verdict.js';
 export { readPolicyFile, type PolicyFileOptions } from './policy-file.js';
 export { POLICY_SCHEMA } from './policy-schema.js';
 export type { Canary, HeldLimit, Hole, SandboxRecord } from './record.js';

@@ -1,7 +1,8 @@
 /** A policy as people write it: the `sandbox` section of a YAML or JSON file. */
 
+import { createRequire } from 'node:module';
 import { dirname, join, resolve } from 'node:path';
-import { type Document, isMap, isPair, isSeq, LineCounter, type Node, parseDocument } from 'yaml';
+import type { Document, Node } from 'yaml';
 import { SandboxError } from './error.js';
 import type { Limits, Network, SandboxPolicy } from './policy.js';
 import { POLICY_SCHEMA, type Schema } from './policy-schema.js';
@@ -29,11 +30,14 @@ export function readPolicyFile(
   { file, home, others }: PolicyFileOptions,
 ): Partial<SandboxPolicy> {
   if (text.length > MAX_BYTES) throw invalid('the file is too large for a policy', 1);
+  // Loaded here only: most runs have no policy file, and all start faster without it.
+  const yaml = createRequire(import.meta.url)('yaml') as typeof import('yaml');
+  const { LineCounter, parseDocument } = yaml;
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, uniqueKeys: true, maxAliasCount: 0 } as never);
   const [fault] = document.errors;
   if (fault !== undefined) throw invalid(firstLine(fault.message), lines.linePos(fault.pos[0]).line);
-  const lineOf = (path: Path): number => lines.linePos(offsetOf(document, path)).line;
+  const lineOf = (path: Path): number => lines.linePos(offsetOf(yaml, document, path)).line;
   let value: unknown;
   try {
     value = document.toJS({ maxAliasCount: 0 });
@@ -163,7 +167,7 @@ function faultsOf(value: unknown, schema: Schema, path: Path): Fault[] {
 }
 
 /** Where in the text something stands: a member by its name, an entry by its beginning. */
-function offsetOf(document: Document, path: Path): number {
+function offsetOf({ isMap, isPair, isSeq }: typeof import('yaml'), document: Document, path: Path): number {
   let node: unknown = document.contents;
   let offset = (document.contents as Node | null)?.range?.[0] ?? 0;
   for (const step of path) {
