@@ -31,7 +31,6 @@ const IDLE = 2_000;
 export interface HttpProxyParts {
   /** The server's MCP endpoint. Its origin is what every request is sent to, under the path it came with. */
   readonly upstream: URL;
-  readonly recorder: HttpRecorder;
   /** Names and origins that are let in besides loopback ones. */
   readonly hosts?: readonly string[];
   readonly origins?: readonly string[];
@@ -52,6 +51,9 @@ const REFUSALS: Readonly<Record<Refusal, { status: number; title: string; detail
  */
 export class HttpProxy {
   readonly #parts: HttpProxyParts;
+  #recorder: HttpRecorder | undefined;
+  /** Requests that came before there was a recorder. */
+  readonly #early: (() => void)[] = [];
   readonly #server: http.Server;
   readonly #agent: http.Agent;
   readonly #sockets = new Set<Socket>();
@@ -101,6 +103,12 @@ export class HttpProxy {
     return address;
   }
 
+  /** From here on requests are forwarded; those that came before have waited. */
+  record(recorder: HttpRecorder): void {
+    this.#recorder = recorder;
+    for (const take of this.#early.splice(0)) take();
+  }
+
   /** Takes no more, lets what is being answered go on for `grace` milliseconds, and ends what is left then. */
   async close(grace: number): Promise<void> {
     this.#closing = true;
@@ -111,21 +119,27 @@ export class HttpProxy {
     }, grace);
     await closed;
     clearTimeout(timer);
-    await this.#parts.recorder.settled();
+    await this.#recorder?.settled();
     this.#agent.destroy();
   }
 
   #take(request: http.IncomingMessage, response: http.ServerResponse): void {
+    const recorder = this.#recorder;
+    if (recorder === undefined) {
+      this.#early.push(() => this.#take(request, response));
+      return;
+    }
     const { method = 'GET', url: target = '', rawHeaders: headers } = request;
     const refused = refusal(headers, target, this.#admission);
     if (refused !== undefined) {
       const { status, title, detail } = REFUSALS[refused];
-      this.#parts.recorder.refuse({ method, target, headers }, status, `${refused}_REFUSED`);
+      recorder.refuse({ method, target, headers }, status, `${refused}_REFUSED`);
       request.resume();
       answer(response, status, title, detail);
       return;
     }
-    new Forwarding(this.#parts, this.#agent, request, response, () => this.#closing).start();
+    const { upstream } = this.#parts;
+    new Forwarding({ upstream, recorder }, this.#agent, request, response, () => this.#closing).start();
   }
 }
 
@@ -174,7 +188,7 @@ class Forwarding {
   #ended = false;
 
   constructor(
-    { upstream, recorder }: HttpProxyParts,
+    { upstream, recorder }: { readonly upstream: URL; readonly recorder: HttpRecorder },
     agent: http.Agent,
     request: http.IncomingMessage,
     response: http.ServerResponse,

@@ -41,6 +41,13 @@ export async function runHttpProxy(url: string, options: HttpRunOptions): Promis
       process.on(signal, () => (stopping ? stop.abort() : resolve()));
     }
   });
+  // Before anything is opened: a port that is taken leaves neither an epoch nor a trace behind.
+  const proxy = new HttpProxy({
+    upstream,
+    hosts: options.allowHost ?? [],
+    origins: options.allowOrigin ?? [],
+  });
+  const bound = await listening(proxy, host, port, options.listen);
   const recording = await Recording.open({
     ...options,
     config: readConfig(),
@@ -51,29 +58,26 @@ export async function runHttpProxy(url: string, options: HttpRunOptions): Promis
     }),
   });
   const { recorder, secret } = recording;
-  const proxy = new HttpProxy({
-    upstream,
-    recorder: new HttpRecorder({ recorder, secret, endpoint: upstream }),
-    hosts: options.allowHost ?? [],
-    origins: options.allowOrigin ?? [],
-  });
-  try {
-    const { port: bound } = await proxy.listen(host, port);
-    const authority = `${host.includes(':') ? `[${host}]` : host}:${bound}`;
-    const address = `http://${authority}${upstream.pathname}${upstream.search}`;
-    say(`proxy listening on ${address}`);
-    if (options.json === true) await writeOut(`${JSON.stringify({ url: address, upstream: url })}\n`);
-    await told;
-  } catch (error) {
-    await recording.finish({}, 0, stop.signal);
-    const { code, message } = error as NodeJS.ErrnoException;
-    if (code === undefined) throw error;
-    throw new CliError(EXIT.unavailable, 'cannot_listen', `cannot listen on ${options.listen}: ${message}`);
-  }
+  proxy.record(new HttpRecorder({ recorder, secret, endpoint: upstream }));
+  const authority = `${host.includes(':') ? `[${host}]` : host}:${bound}`;
+  const address = `http://${authority}${upstream.pathname}${upstream.search}`;
+  say(`proxy listening on ${address}`);
+  if (options.json === true) await writeOut(`${JSON.stringify({ url: address, upstream: url })}\n`);
+  await told;
   stopping = true;
   await proxy.close(GRACE);
   await recording.finish({}, options.flushTimeout * 1000, stop.signal);
   await stderr.drained(1_000);
+}
+
+async function listening(proxy: HttpProxy, host: string, port: number, said: string): Promise<number> {
+  try {
+    return (await proxy.listen(host, port)).port;
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code === undefined) throw error;
+    throw new CliError(EXIT.unavailable, 'cannot_listen', `cannot listen on ${said}: ${message}`);
+  }
 }
 
 function upstreamUrl(text: string): URL {

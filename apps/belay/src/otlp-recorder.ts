@@ -19,10 +19,14 @@ export interface OtlpCounts {
   readonly undecodable: number;
 }
 
-export interface OtlpRecorderParts extends MapperParts {
+/** Where the recorder writes: one trace and one epoch at a time. */
+export interface OtlpRecord {
   readonly trace: TraceWriter;
   /** Absent without credentials: then spans are only recorded. */
   readonly epoch: Epoch | undefined;
+}
+
+export interface OtlpRecorderParts extends MapperParts, OtlpRecord {
   /** Called after envelopes were appended. */
   readonly onAppended: () => void;
 }
@@ -30,6 +34,7 @@ export interface OtlpRecorderParts extends MapperParts {
 export class OtlpRecorder {
   readonly #parts: OtlpRecorderParts;
   readonly #mapper: SpanMapper;
+  #record: OtlpRecord;
   #counts: OtlpCounts = {
     requests: 0,
     received: 0,
@@ -46,6 +51,7 @@ export class OtlpRecorder {
   constructor(parts: OtlpRecorderParts) {
     this.#parts = parts;
     this.#mapper = new SpanMapper(parts);
+    this.#record = parts;
   }
 
   get counts(): OtlpCounts {
@@ -54,7 +60,7 @@ export class OtlpRecorder {
 
   /** Everything of the request is on record when this returns. */
   readonly take = (request: OtlpRequest): Refusals | undefined => {
-    const { epoch, trace } = this.#parts;
+    const { epoch, trace } = this.#record;
     const { statements, counts, reasons } = this.#mapper.map(request);
     const before = this.#counts;
     this.#counts = {
@@ -90,9 +96,16 @@ export class OtlpRecorder {
     this.#counts = { ...this.#counts, requests: requests + 1, [what]: this.#counts[what] + 1 };
   };
 
+  /** Goes on in another trace and epoch. What is known of spans, and the counts, stay. */
+  moveTo(record: OtlpRecord): void {
+    this.tell();
+    this.#mapper.forgetSources();
+    this.#record = record;
+  }
+
   /** Says what came, unless that was said. */
   tell(): void {
-    const { epoch } = this.#parts;
+    const { epoch } = this.#record;
     if (epoch === undefined || this.#told === this.#counts) return;
     this.#told = this.#counts;
     epoch.append({ kind: 'x.otlp', attrs: { ...this.#counts } });
@@ -103,6 +116,6 @@ export class OtlpRecorder {
   #keep(content: Buffer, seqs: readonly number[] | undefined): void {
     const sha256 = createHash('sha256').update(content).digest('hex');
     const body = { type: 'claim' as const, size: content.length, sha256, seqs };
-    this.#parts.trace.append(body, content);
+    this.#record.trace.append(body, content);
   }
 }

@@ -20,12 +20,16 @@ import {
   withLogin,
 } from './option-values.js';
 import { OtlpReceiver, RECEIVER_LIMITS } from './otlp-receiver.js';
-import { OtlpRecorder } from './otlp-recorder.js';
+import type { OtlpRequest, Refusals } from '@belay/otlp';
+import { OtlpRecorder, type OtlpRecorderParts } from './otlp-recorder.js';
 import { writeOut } from './output.js';
 import { type Privacy, readSettings } from './settings.js';
 
 /** How often the log is told what came. Milliseconds. */
 const TELL_EVERY = 60_000;
+/** An epoch that is older is followed by the next one, and how long what is left of it is sent meanwhile. Milliseconds. */
+const EPOCH_AGE = 24 * 3_600_000;
+const PART_PATIENCE = 10 * 60_000;
 
 interface Address {
   /** As in a URL: IPv6 in brackets. */
@@ -42,6 +46,7 @@ interface OtlpOptions extends LoginOptions {
   readonly state?: string;
   readonly privacy?: Privacy;
   readonly spoolLines: number;
+  readonly epochLines: number;
   readonly flushTimeout: number;
   readonly json?: boolean;
 }
@@ -62,13 +67,26 @@ async function receive(options: OtlpOptions): Promise<void> {
   const onSignal = (): void => (stop.signal.aborted ? giveUp : stop).abort();
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, onSignal);
 
-  const run = await Run.open(options);
+  // The port first: one that is taken leaves neither an epoch nor a trace behind. Until there is one, senders wait.
+  let opened: Run | undefined;
+  const receiver = new OtlpReceiver({
+    limits: RECEIVER_LIMITS,
+    take: (request) => opened?.take(request),
+    dropped: (what) => opened?.dropped(what),
+    full: () => opened === undefined || opened.full,
+  });
   let port: number;
   try {
-    port = await run.receiver.listen(listen.host, listen.port, options.allowHost);
+    port = await receiver.listen(listen.host, listen.port, options.allowHost);
   } catch (error) {
-    await run.finish(0, giveUp.signal);
     throw explain(error, listen);
+  }
+  let run: Run;
+  try {
+    run = opened = await Run.open(options);
+  } catch (error) {
+    await receiver.close();
+    throw error;
   }
   const url = `http://${listen.host}:${port}`;
   const { log, epoch, trace } = run;
@@ -79,8 +97,10 @@ async function receive(options: OtlpOptions): Promise<void> {
           `Spans are kept in ${trace}${log === undefined ? '; without credentials nothing is sent' : ''}\n`,
   );
   await stopped;
+  await receiver.close();
   const { left, counts, settled } = await run.finish(options.flushTimeout * 1000, giveUp.signal);
-  const summary = { url, log, sink, epoch, trace, ...counts, settled, pendingBytes: left?.pendingBytes };
+  const last = { epoch: run.epoch, trace: run.trace, epochs: run.parts };
+  const summary = { url, log, sink, ...last, ...counts, settled, pendingBytes: left?.pendingBytes };
   await writeOut(
     options.json === true
       ? `${JSON.stringify(summary)}\n`
@@ -89,42 +109,52 @@ async function receive(options: OtlpOptions): Promise<void> {
   process.exitCode = verdictOn(left);
 }
 
-/** One run of the sink: what receives, what records, and the way to the log. */
-class Run {
-  readonly receiver: OtlpReceiver;
+/** What the sink writes for as long as it stays within its bounds: one epoch, and one trace. */
+interface Part {
+  readonly attestation: Attestation | undefined;
   readonly epoch: string;
-  /** Path of the trace. */
-  readonly trace: string;
-  readonly #attestation: Attestation | undefined;
-  readonly #writer: TraceWriter;
+  readonly writer: TraceWriter;
+  /** Milliseconds since 1970. */
+  readonly opened: number;
+}
+
+/** One run of the sink: what records, and the way to the log. An epoch that has become long is followed by the next. */
+class Run {
+  readonly #options: OtlpOptions;
+  readonly #open: () => Promise<Part>;
   readonly #recorder: OtlpRecorder;
   readonly #timer: NodeJS.Timeout;
-  /** Lines of this epoch of which the log has told what became. */
+  /** Lines of which the log has told what became, over all parts; and those that parts before this one have. */
   readonly #progress: { settled: number };
+  #appended = 0;
+  #part: Part;
+  #turning: Promise<void> | undefined;
+  /** Parts that are closed and being sent. */
+  readonly #past = new Set<Promise<Leftover | undefined>>();
+  readonly #giveUp = new AbortController();
+  parts = 1;
 
-  private constructor(parts: {
-    readonly options: OtlpOptions;
-    readonly attestation: Attestation | undefined;
-    readonly epoch: string;
-    readonly writer: TraceWriter;
-    readonly recorder: OtlpRecorder;
-    readonly progress: { settled: number };
-  }) {
-    const { options, attestation, writer, recorder, progress } = parts;
-    this.epoch = parts.epoch;
-    this.trace = writer.path;
-    this.#attestation = attestation;
-    this.#writer = writer;
-    this.#recorder = recorder;
+  private constructor(
+    options: OtlpOptions,
+    open: () => Promise<Part>,
+    part: Part,
+    mapper: Pick<OtlpRecorderParts, 'machineSecret' | 'session' | 'privacy'>,
+    progress: { settled: number },
+  ) {
+    this.#options = options;
+    this.#open = open;
+    this.#part = part;
     this.#progress = progress;
-    this.receiver = new OtlpReceiver({
-      limits: RECEIVER_LIMITS,
-      take: recorder.take,
-      dropped: recorder.dropped,
-      full: () =>
-        attestation !== undefined && attestation.epoch.size - progress.settled >= options.spoolLines,
+    this.#recorder = new OtlpRecorder({
+      ...mapper,
+      trace: part.writer,
+      epoch: part.attestation?.epoch,
+      onAppended: () => this.#part.attestation?.wake(),
     });
-    this.#timer = setInterval(() => recorder.tell(), TELL_EVERY).unref();
+    this.#timer = setInterval(() => {
+      this.#recorder.tell();
+      this.#turnWhenDue();
+    }, TELL_EVERY).unref();
   }
 
   /** Throws when spans could not be kept: there would be nothing to open the commitments with. */
@@ -140,52 +170,103 @@ class Run {
     const onEvent = (event: ForwardEvent, own: boolean): void => {
       if (own && event.type === 'settled') progress.settled += event.lines;
     };
-    const attestation =
-      login === undefined
-        ? undefined
-        : await Attestation.open({
-            state,
-            login,
-            sink: options.sink,
-            sinkKind: 'otlp',
-            onEvent,
-            heartbeat,
-            limits,
-            filter,
-          });
-    const epoch = attestation?.epoch.id ?? newUlid(Date.now(), randomBytes(10));
-    const writer = TraceWriter.create(
-      join(options.trace ?? config.traceDir ?? join(state, 'traces'), `${options.sink}-${epoch}.jsonl`),
-      {
-        type: 'open',
-        v: 1,
-        epoch,
-        sink: options.sink,
-        log: attestation?.epoch.log,
-        // Of the recorder itself; each span's own is in its envelopes.
-        session: session ?? epoch,
-        recorder: 'belay/0.1.0',
-        pid: process.pid,
-      },
-      { wall: () => new Date().toISOString(), monotonic: () => performance.now() * 1000 },
-    );
-    const recorder = new OtlpRecorder({
-      trace: writer,
-      epoch: attestation?.epoch,
-      machineSecret: secret,
-      session,
-      privacy,
-      onAppended: () => attestation?.wake(),
-    });
-    return new Run({ options, attestation, epoch, writer, recorder, progress });
+    const traces = options.trace ?? config.traceDir ?? join(state, 'traces');
+    const { sink } = options;
+    const open = async (): Promise<Part> => {
+      const attestation =
+        login === undefined
+          ? undefined
+          : await Attestation.open({
+              state,
+              login,
+              sink,
+              sinkKind: 'otlp',
+              onEvent,
+              heartbeat,
+              limits,
+              filter,
+            });
+      const epoch = attestation?.epoch.id ?? newUlid(Date.now(), randomBytes(10));
+      const writer = TraceWriter.create(
+        join(traces, `${sink}-${epoch}.jsonl`),
+        {
+          type: 'open',
+          v: 1,
+          epoch,
+          sink,
+          log: attestation?.epoch.log,
+          // Of the recorder itself; each span's own is in its envelopes.
+          session: session ?? epoch,
+          recorder: 'belay/0.1.0',
+          pid: process.pid,
+        },
+        { wall: () => new Date().toISOString(), monotonic: () => performance.now() * 1000 },
+      );
+      return { attestation, epoch, writer, opened: Date.now() };
+    };
+    return new Run(options, open, await open(), { machineSecret: secret, session, privacy }, progress);
   }
 
   /** Origin of the log. */
   get log(): string | undefined {
-    return this.#attestation?.epoch.log;
+    return this.#part.attestation?.epoch.log;
   }
 
-  /** Takes no more, closes the trace and the epoch, and sends what is left for at most `ms`. */
+  get epoch(): string {
+    return this.#part.epoch;
+  }
+
+  /** Path of the trace. */
+  get trace(): string {
+    return this.#part.writer.path;
+  }
+
+  /** No more lines may wait. */
+  get full(): boolean {
+    const { attestation } = this.#part;
+    if (attestation === undefined) return false;
+    return this.#appended + attestation.epoch.size - this.#progress.settled >= this.#options.spoolLines;
+  }
+
+  readonly take = (request: OtlpRequest): Refusals | undefined => {
+    const refused = this.#recorder.take(request);
+    this.#turnWhenDue();
+    return refused;
+  };
+
+  readonly dropped = (what: 'metrics' | 'undecodable'): void => this.#recorder.dropped(what);
+
+  /** Lines of the epoch, or where none are sent, what was taken since it began. */
+  #turnWhenDue(): void {
+    const { attestation, opened } = this.#part;
+    const lines = attestation?.epoch.size ?? this.#recorder.counts.taken - this.#appended;
+    if (this.#turning !== undefined) return;
+    if (lines < this.#options.epochLines && Date.now() - opened < EPOCH_AGE) return;
+    // What can't be opened now is tried again with the next request; until then the old one goes on.
+    this.#turning = this.#turn()
+      .catch((error: unknown) => warn(`the epoch goes on: ${(error as Error).message}`))
+      .finally(() => (this.#turning = undefined));
+  }
+
+  async #turn(): Promise<void> {
+    const next = await this.#open();
+    const { attestation, writer } = this.#part;
+    this.#recorder.moveTo({ trace: next.writer, epoch: next.attestation?.epoch });
+    this.#part = next;
+    this.parts++;
+    writer.close({});
+    if (attestation === undefined) {
+      this.#appended = this.#recorder.counts.taken;
+      return;
+    }
+    const left = attestation.finish(PART_PATIENCE, this.#giveUp.signal).catch(() => undefined);
+    // Its close is a line too.
+    this.#appended += attestation.epoch.size;
+    this.#past.add(left);
+    void left.then(() => this.#past.delete(left));
+  }
+
+  /** Closes the trace and the epoch, and sends what is left for at most `ms`. Nothing may be taken any more. */
   async finish(
     ms: number,
     signal: AbortSignal,
@@ -195,12 +276,21 @@ class Run {
     readonly settled: number;
   }> {
     clearInterval(this.#timer);
-    await this.receiver.close();
+    await this.#turning;
     this.#recorder.tell();
-    this.#writer.close({});
-    if (this.#writer.lost > 0) warn(`${this.#writer.lost} records could not be written to ${this.trace}`);
-    const left = await this.#attestation?.finish(ms, signal);
-    return { left, counts: this.#recorder.counts, settled: this.#progress.settled };
+    const { writer, attestation } = this.#part;
+    writer.close({});
+    if (writer.lost > 0) warn(`${writer.lost} records could not be written to ${writer.path}`);
+    const timer = setTimeout(() => this.#giveUp.abort(), ms);
+    signal.addEventListener('abort', () => this.#giveUp.abort(), { once: true });
+    const [left, ...past] = await Promise.all([attestation?.finish(ms, signal), ...this.#past]);
+    clearTimeout(timer);
+    const pendingBytes = past.reduce((sum, each) => sum + (each?.pendingBytes ?? 0), left?.pendingBytes ?? 0);
+    return {
+      left: left && { ...left, pendingBytes },
+      counts: this.#recorder.counts,
+      settled: this.#progress.settled,
+    };
   }
 }
 
@@ -273,6 +363,7 @@ export function register(program: Command): void {
     .addOption(privacyOption())
     .option('--state <dir>', 'state directory: traces, spools, secrets (BELAY_STATE)')
     .option('--spool-lines <n>', 'how many lines may wait for the log before senders have to', lines, 100_000)
+    .option('--epoch-lines <n>', 'after how many lines the next epoch and trace begin', lines, 65_536)
     .option('--flush-timeout <seconds>', 'how long to go on sending after the signal to end', seconds, 5)
     .option('--json', 'print one line of JSON when ready, and one at the end')
     .addHelpText(

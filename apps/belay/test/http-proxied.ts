@@ -95,11 +95,11 @@ export async function proxyTo(
   const endpoint = new URL(upstream);
   const proxy = new HttpProxy({
     upstream: endpoint,
-    recorder: new HttpRecorder({ recorder, secret, endpoint }),
     hosts: options.hosts ?? [],
     origins: options.origins ?? [],
   });
   const { port } = await proxy.listen(options.listen ?? '127.0.0.1', 0);
+  proxy.record(new HttpRecorder({ recorder, secret, endpoint }));
   let closed: Promise<void> | undefined;
   const close = (): Promise<void> =>
     (closed ??= proxy.close(200).then(() => {

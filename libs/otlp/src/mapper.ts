@@ -124,7 +124,7 @@ export class SpanMapper {
   readonly #parts: MapperParts;
   /** Sessions that a span of the trace named. */
   readonly #traces = new Memory<string>();
-  readonly #sources = new Memory<true>();
+  #sources = new Memory<true>();
   /** Spans and log records by their identity, and by identity and content. */
   readonly #seen = new Memory<true>();
   /** Tool executions that became a call, by span, and by the span they are a child of. */
@@ -133,6 +133,11 @@ export class SpanMapper {
 
   constructor(parts: MapperParts) {
     this.#parts = parts;
+  }
+
+  /** What comes is kept in another place from here on: who emitted it is handed out again. */
+  forgetSources(): void {
+    this.#sources = new Memory();
   }
 
   map({ signal, emitters }: OtlpRequest): Mapped {
