@@ -161,7 +161,7 @@ export async function tryServer(options: TrialOptions): Promise<ServerTrial> {
 function parse(line: string): Answer | undefined {
   try {
     const answer = JSON.parse(line) as unknown;
-    return typeof answer === 'object' && answer !== null ? (answer as Answer) : undefined;
+    return typeof answer === 'object' && answer !== null ? answer : undefined;
   } catch {
     return undefined;
   }

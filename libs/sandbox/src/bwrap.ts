@@ -108,6 +108,14 @@ export function bwrapCommand(plan: BwrapPlan): BwrapView {
     '/dev',
     '--proc',
     '/proc',
+    // Process 1 inside is bubblewrap, started through this machine's own mounts: whoever gets at its program by
+    // /proc/1/exe can change that file's mode, owner and times, read-only or not. So nobody does.
+    '--perms',
+    '0555',
+    '--tmpfs',
+    '/proc/1',
+    '--remount-ro',
+    '/proc/1',
     ...kernel,
     '--unshare-pid',
     '--unshare-ipc',

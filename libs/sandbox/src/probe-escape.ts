@@ -286,6 +286,19 @@ function byHandle(inside: Inside, flags: number): number {
 const otherOwner = (): number => (process.getuid?.() === 0 ? 65_534 : (process.getuid?.() ?? 0));
 const ownGroup = (): number => process.getgid?.() ?? 0;
 
+/** What would be somebody else's thing without a boundary is not touched there. */
+function bounded({ plan }: Inside): void {
+  if (readlinkSync('/proc/thread-self/ns/mnt') === plan.mountNamespace)
+    throw new AbsentError('it is not tried on what is not ours');
+}
+
+/** Sets the mode that a file has: what is shown is that it could be set. */
+function sameMode(inside: Inside, path: string): Outcome {
+  bounded(inside);
+  chmodSync(path, statSync(path).mode & 0o7777);
+  return `could set the mode of ${readlinkSync(path)}`;
+}
+
 function planted(inside: Inside): string {
   const path = join(inside.own, 'own');
   writeFileSync(path, 'inside\n');
@@ -482,6 +495,8 @@ export const ESCAPE_ATTEMPTS: Readonly<Record<EscapeId, Attempt>> = {
     native.call('removexattr', cString(victim), cString('user.planted'));
     return 'removed';
   },
+  'own-program': (inside) => sameMode(inside, '/proc/self/exe'),
+  'first-program': (inside) => sameMode(inside, '/proc/1/exe'),
   setflags: ({ victim, native }) => {
     withFd(victim, O_RDONLY, (fd) => {
       const flags = Buffer.alloc(8);
@@ -737,6 +752,17 @@ export const ESCAPE_ATTEMPTS: Readonly<Record<EscapeId, Attempt>> = {
     readFileSync(`/proc/${inside.process.pid}/environ`);
     return 'read';
   },
+  'first-descriptors': (inside) => {
+    bounded(inside);
+    for (const fd of readdirSync('/proc/1/fd')) {
+      const path = `/proc/1/fd/${fd}`;
+      const target = readlinkSync(path);
+      // The three standard ones are our own as well.
+      if (Number(fd) > 2 && target.startsWith('/') && !target.startsWith('/dev/'))
+        return `${fd} -> ${target}`;
+    }
+    throw new SyscallError('EBADF', 'open');
+  },
   'proc-root': (inside) => overwrite(`/proc/${inside.process.pid}/root${inside.victim}`),
   'pidfd-getfd': (inside) => {
     const { pid, fd } = inside.process;
@@ -805,19 +831,14 @@ export const ESCAPE_ATTEMPTS: Readonly<Record<EscapeId, Attempt>> = {
     const length = native.call('keyctl', READ, key, value, value.length);
     return { did: 'read', proof: value.subarray(0, length).toString('latin1') };
   },
-  descriptors: ({ plan }) => {
-    const ours = dirname(plan.workspace);
-    const foreign = readdirSync('/proc/self/fd').flatMap((fd) => {
-      try {
-        const target = readlinkSync(`/proc/self/fd/${fd}`);
-        const harmless = /^\/(dev\/(null|urandom|random|pts\/)|proc\/)/.test(target);
-        return target.startsWith('/') && !harmless && Number(fd) > 2 ? `${fd} -> ${target}` : [];
-      } catch {
-        return [];
-      }
-    });
+  descriptors: () => {
+    // From a child: what is ours alone is closed for it, what was handed down is not.
+    const { stdout } = spawnSync('ls', ['-l', '/proc/self/fd'], { encoding: 'utf8' });
+    const foreign = [...stdout.matchAll(/ (\d+) -> (.*)$/gm)].flatMap(([, fd, target = '']) =>
+      Number(fd) > 2 && !/^\/proc\/\d+\/fd$/.test(target) ? `${fd} -> ${target}` : [],
+    );
     if (foreign.length === 0) throw new SyscallError('EBADF', 'fcntl');
-    return `has ${foreign.join(', ').replace(ours, '...')}`;
+    return `has ${foreign.join(', ')}`;
   },
 
   'block-device': ({ plan }) => {

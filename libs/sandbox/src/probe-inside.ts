@@ -8,6 +8,7 @@ import { writeSync } from 'node:fs';
 import { AbsentError, Inside, type Outcome } from './probe-attempt.js';
 import { ESCAPE_ATTEMPTS } from './probe-escape.js';
 import { LIFE_ATTEMPTS } from './probe-life.js';
+import { rowOf } from './probe-rows.js';
 import type { Answer, ProbeLine, ProbePlan } from './probe-plan.js';
 
 function attemptOf(row: string): (inside: Inside) => Outcome | Promise<Outcome> {
@@ -19,6 +20,9 @@ function attemptOf(row: string): (inside: Inside) => Outcome | Promise<Outcome> 
 }
 
 async function attempt(plan: ProbePlan, row: string): Promise<Answer> {
+  const known = rowOf(row);
+  if (plan.control && known?.kind === 'escape' && known.uncontrolled !== undefined)
+    return { row, absent: known.uncontrolled };
   try {
     const outcome = await attemptOf(row)(new Inside(plan, row));
     return typeof outcome === 'string' ? { row, did: outcome } : { row, ...outcome };

@@ -431,7 +431,7 @@ export const LIFE_ATTEMPTS: Readonly<Record<LifeId, Attempt>> = {
     const gone = once(child, 'exit');
     child.kill('SIGTERM');
     const [, signal] = (await gone) as [unknown, string];
-    expect(signal === 'SIGTERM', String(signal));
+    expect(signal === 'SIGTERM', signal);
     return 'SIGTERM';
   },
   'own-group': async () => {

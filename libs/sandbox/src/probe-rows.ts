@@ -146,6 +146,16 @@ export const ESCAPES = escape({
   setxattr: metadata('setxattr(2) outside', 'xattr'),
   fsetxattr: metadata('fsetxattr(2) on a descriptor for reading', 'xattr'),
   removexattr: metadata('removexattr(2) outside', 'xattr'),
+  'own-program': {
+    ...metadata('chmod(2) of its own program by /proc/self/exe', 'chmod'),
+    witness: 'none',
+    uncontrolled: 'outside, it would change the program of this very command',
+  },
+  'first-program': {
+    ...metadata('chmod(2) of the program of process 1 by /proc/1/exe', 'chmod'),
+    witness: 'none',
+    uncontrolled: "outside, process 1 is the machine's own",
+  },
   setflags: metadata('FS_IOC_SETFLAGS on a descriptor for reading', 'xattr'),
 
   remount: mounts('remount read-write, then write', 'folder'),
@@ -199,6 +209,10 @@ export const ESCAPES = escape({
   'vm-read': other("read another process's memory (process_vm_readv)"),
   'proc-mem': other("write another process's memory (/proc/PID/mem)"),
   'proc-environ': other("read another process's environment"),
+  'first-descriptors': {
+    ...other('what process 1 has open (/proc/1/fd)'),
+    uncontrolled: "outside, process 1 is the machine's own",
+  },
   'proc-root': other("write through another process's /proc/PID/root", 'folder'),
   'pidfd-getfd': other("take another process's descriptor (pidfd_getfd)"),
   prlimit: other("another process's limits (prlimit)"),

@@ -25,7 +25,7 @@ export interface Tried {
 /** Starts a command somewhere, standard output a pipe; `end` is called when it is gone. */
 export type Launch = (
   argv: readonly [string, ...string[]],
-) => Promise<{ readonly child: ChildProcess; end(): Promise<void> }>;
+) => Promise<{ readonly child: ChildProcess; readonly end: () => Promise<void> }>;
 
 /** The probe did not start, in the words of whoever started it. */
 export class ProbeError extends Error {}

@@ -2,6 +2,7 @@
 
 import { homedir, tmpdir } from 'node:os';
 import type { Denial } from './denial.js';
+import { keepDescriptors } from './descriptors.js';
 import { SandboxError } from './error.js';
 import { look } from './hidden.js';
 import { prepareLinux } from './linux.js';
@@ -97,6 +98,7 @@ export async function prepare(
   if (mac ? backend === 'bwrap' || backend === 'landlock' : backend === 'seatbelt') {
     throw new SandboxError('BACKEND_UNAVAILABLE', `${backend} is not of this platform`);
   }
+  keepDescriptors();
   if (mac) return prepareSeatbelt(preparation);
   if (process.platform === 'linux') return prepareLinux(preparation);
   throw new SandboxError('BACKEND_UNAVAILABLE', `there is no sandbox for ${process.platform}`, {
