@@ -21,6 +21,8 @@ export interface CliConfig {
   /** `BELAY_SANDBOX_SCOPE`: the folder that a contained server may write; `BELAY_SANDBOX_NETWORK`: what it may reach. */
   readonly sandboxScope: string | undefined;
   readonly sandboxNetwork: string | undefined;
+  /** `BELAY_SNAPSHOT_DIR`: where states of the workspace are kept, else in the state directory. */
+  readonly snapshotDir: string | undefined;
   /** `BELAY_STATE`, else `$XDG_STATE_HOME/belay`: traces, spools, secrets; mode 0700. */
   readonly state: string;
   /** `$XDG_CONFIG_HOME/belay/credentials`; mode 0600. */
@@ -59,6 +61,7 @@ export function readConfig(): CliConfig {
     traceDir: set('BELAY_TRACE_DIR'),
     sandboxScope: set('BELAY_SANDBOX_SCOPE'),
     sandboxNetwork: set('BELAY_SANDBOX_NETWORK'),
+    snapshotDir: set('BELAY_SNAPSHOT_DIR'),
     state: set('BELAY_STATE') ?? join(set('XDG_STATE_HOME') ?? join(homedir(), '.local', 'state'), 'belay'),
     credentials: join(set('XDG_CONFIG_HOME') ?? join(homedir(), '.config'), 'belay', 'credentials'),
     settings: join(set('XDG_CONFIG_HOME') ?? join(homedir(), '.config'), 'belay', 'settings.json'),

@@ -12,6 +12,12 @@ export function seconds(text: string): number {
   return value;
 }
 
+export function milliseconds(text: string): number {
+  const value = Number(text);
+  if (!/^\d+$/.test(text) || value > 3_600_000) throw new InvalidArgumentError('milliseconds, 0 to 3600000.');
+  return value;
+}
+
 export function sinkName(text: string): string {
   if (!SINK_NAME.test(text)) {
     throw new InvalidArgumentError('a letter or digit, then up to 63 of A-Z a-z 0-9 . _ -');

@@ -4,12 +4,15 @@ import { createHmac } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { setDefaultHighWaterMark } from 'node:stream';
+import type { Prepared, SandboxCommand } from '@belay/sandbox';
 import type { Command } from 'commander';
-import { readConfig } from './config.js';
+import { type CliConfig, readConfig } from './config.js';
 import { usage } from './exit.js';
+import { type GatedHooks, type GatedLane, gatedRelay } from './gated-relay.js';
 import {
   type LoginOptions,
   loginOptions,
+  milliseconds,
   privacyOption,
   seconds,
   sinkName,
@@ -17,11 +20,13 @@ import {
 } from './option-values.js';
 import { resolveRunner } from './package-runner.js';
 import { DigestCache, digestsPath, type FileIdentity, identify } from './provenance.js';
-import type { Recorder } from './recorder.js';
+import type { Boundary, Recorder } from './recorder.js';
 import { Recording } from './recording.js';
 import { BEHIND, relay, StandardError, standardOutput } from './relay.js';
+import { type SandboxChoice, sandboxOptions, wantsBoundary } from './sandbox-options.js';
 import type { Privacy } from './settings.js';
 import { exitCodeOf, resolveProgram, type ServerEnd, ServerProcess, StartError } from './server-process.js';
+import type { TurnGate } from './turn-gate.js';
 import { windowsCommand, type WindowsFiles } from './windows-command.js';
 
 /** Our own secrets; the server has no use for them. Everything else of the environment is passed on. */
@@ -33,14 +38,19 @@ const ANSWERING_GRACE = 60_000;
 const LAST_WORDS = 500;
 /** A client that is gone is owed nothing. */
 const GONE_GRACE = 1_000;
+/** How long the look at the whole workspace may take when the server is gone. */
+const LAST_LOOK = 10_000;
 
 const FILES: WindowsFiles = {
   isFile: (path) => statSync(path, { throwIfNoEntry: false })?.isFile() ?? false,
   read: (path) => readFileSync(path, 'utf8'),
 };
 
-interface ProxyOptions extends LoginOptions {
+interface ProxyOptions extends LoginOptions, SandboxChoice {
   readonly workspace?: string[];
+  readonly ignore?: string[];
+  readonly snapshots?: string | false;
+  readonly holdLimit: number;
   readonly sink: string;
   readonly trace?: string;
   readonly state?: string;
@@ -90,10 +100,12 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
   const path = resolveProgram(startedProgram, env['PATH'], cwd);
   const digests = new DigestCache(digestsPath(options.state ?? config.state));
   const ran = path === undefined ? undefined : identify(path, startedArgs, cwd, digests);
+  const inside = await boundaryFor(options, config, { argv: started, cwd, env }, warn);
   const recording = await Recording.open({
     ...options,
     config,
     warn,
+    boundary: inside?.told,
     opening: (secret) => ({
       command: {
         argv: command,
@@ -108,33 +120,80 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
         env: environmentDigests(secret, env),
       },
       workspace: options.workspace?.map((folder) => resolve(cwd, folder)),
+      sandbox: inside?.prepared.record,
     }),
   });
 
+  const gate = await openGate(options, config, recording.recorder, warn, () => server?.processes ?? []);
+
   // After the recording is open: a server that ends at once has its output read from the first byte on.
   try {
+    // Inside, the program would be looked for by what is there instead.
+    if (inside !== undefined && path === undefined) {
+      throw new StartError(`cannot start ${startedProgram}: no such program`, 127);
+    }
+    const [launcher, ...launched] = inside?.prepared.argv ?? started;
     server = await ServerProcess.start({
-      command: startedProgram,
-      args: startedArgs,
-      env,
+      command: launcher,
+      args: launched,
+      env: inside?.prepared.env ?? env,
+      inside: inside?.prepared,
       onUnguarded: () =>
         warn('no /bin/sh to watch over the server: it stays behind if this process is killed'),
     });
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
     warn(error.message);
+    await gate?.close(AbortSignal.abort(), 0);
     await recording.finish({ exit: error.exit }, options.flushTimeout * 1000, stop.signal);
+    await inside?.prepared.dispose();
     await stderr.drained(1_000);
     process.exitCode = error.exit;
     return;
   }
   for (const signal of early) onSignal(signal);
   const executable = lateDigest(ran?.executable, digests);
-  const end = await converse(server, recording.recorder, stderr);
+  const end = await converse(server, recording.recorder, stderr, gate);
+  await gate?.close(stop.signal, LAST_LOOK);
   await recording.finish({ ...end, executable: executable() }, options.flushTimeout * 1000, stop.signal);
+  await inside?.prepared.dispose();
   await stderr.drained(1_000);
   process.stdin.destroy();
   process.exitCode = exitCodeOf(end);
+}
+
+/** Where a boundary is asked for: the command made ready to run inside. Its modules are loaded by nobody else. */
+async function boundaryFor(
+  options: ProxyOptions,
+  config: CliConfig,
+  command: SandboxCommand,
+  warn: (message: string) => void,
+): Promise<{ readonly prepared: Prepared; readonly told: Boundary } | undefined> {
+  if (!wantsBoundary(options, config)) return undefined;
+  const { openBoundary } = await import('./server-boundary.js');
+  return openBoundary(options, config, command, warn);
+}
+
+/** Where a workspace is named: states of it from now on. Its modules are loaded by nobody else. */
+async function openGate(
+  options: ProxyOptions,
+  config: CliConfig,
+  recorder: Recorder,
+  warn: (message: string) => void,
+  processes: () => readonly number[],
+): Promise<TurnGate | undefined> {
+  if (options.snapshots === false || (options.workspace ?? config.sandboxScope) === undefined)
+    return undefined;
+  const { workspaceScope } = await import('./workspace-scope.js');
+  const { keepStates } = await import('./turn-states.js');
+  const scope = workspaceScope(options, config, process.cwd(), (folder, reason) => {
+    warn(`no states are kept of ${folder}: it ${reason}`);
+    recorder.state(
+      { state: 'unrestorable', phase: 'open', cause: 'WORKSPACE_UNSET', detail: `${folder} ${reason}` },
+      { phase: 'open' },
+    );
+  });
+  return scope && keepStates({ scope, recorder, processes, holdLimit: options.holdLimit, warn });
 }
 
 /**
@@ -179,6 +238,7 @@ async function converse(
   server: ServerProcess,
   recorder: Recorder,
   stderr: StandardError,
+  gate: TurnGate | undefined,
 ): Promise<ServerEnd> {
   const stdout = standardOutput();
   let grace: NodeJS.Timeout | undefined;
@@ -193,8 +253,7 @@ async function converse(
       void server.terminate('SIGTERM');
     }, ms);
   };
-  relay(process.stdin, server.stdin, {
-    before: (chunk) => recorder.observe('c2s', chunk),
+  const fromClient: GatedHooks = {
     onEnd: () => {
       recorder.end('c2s');
       inputEnded = true;
@@ -202,13 +261,10 @@ async function converse(
     },
     // The server closed its input and may live on. We go on reading, or we would never learn that the client is gone.
     onBroken: () => undefined,
-  });
+  };
   const outputDone = new Promise<void>((resolveOutput) => {
-    relay(server.stdout, stdout, {
-      after: (chunk) => {
-        recorder.observe('s2c', chunk);
-        restartGrace();
-      },
+    const fromServer: GatedHooks = {
+      onSeen: restartGrace,
       onEnd: () => {
         recorder.end('s2c');
         resolveOutput();
@@ -219,7 +275,25 @@ async function converse(
         server.stdin.end();
         restartGrace();
       },
-    });
+    };
+    if (gate === undefined) {
+      relay(process.stdin, server.stdin, {
+        ...fromClient,
+        before: (chunk) => recorder.observe('c2s', chunk),
+      });
+      relay(server.stdout, stdout, {
+        ...fromServer,
+        after: (chunk) => {
+          recorder.observe('s2c', chunk);
+          restartGrace();
+        },
+      });
+    } else {
+      const client = gatedLane(gate, recorder, 'c2s');
+      const answers = gatedLane(gate, recorder, 's2c');
+      gatedRelay(process.stdin, server.stdin, client, fromClient);
+      gatedRelay(server.stdout, stdout, answers, fromServer);
+    }
   });
   server.stderr.on('data', (chunk: Buffer) => {
     stderr.write(chunk);
@@ -232,8 +306,18 @@ async function converse(
   return end;
 }
 
+function gatedLane(gate: TurnGate, recorder: Recorder, direction: 'c2s' | 's2c'): GatedLane {
+  return {
+    gated: direction === 'c2s' ? () => true : () => gate.active,
+    decide: (content, go, passed) =>
+      direction === 'c2s' ? gate.client(content, go, passed) : gate.server(content, go, passed),
+    record: (frame, content) => recorder.framed(direction, frame, content),
+    recorded: direction === 'c2s' ? 'before' : 'after',
+  };
+}
+
 export function register(program: Command): void {
-  loginOptions(program.command('proxy'))
+  sandboxOptions(loginOptions(program.command('proxy')))
     .description('run an MCP server behind a transparent, recording proxy')
     .argument('[command...]', 'the server and its arguments, after --')
     .option('--http <url>', 'in place of a command: MCP endpoint of a server that runs already')
@@ -249,7 +333,19 @@ export function register(program: Command): void {
       also,
     )
     .option('--json', 'with --http: print the address as one line of JSON on standard output')
-    .option('--workspace <dir>', 'folder the server works in; may be given again', also)
+    .option(
+      '--workspace <dir>',
+      'folder the server works in, of which states are kept; may be given again (BELAY_SANDBOX_SCOPE)',
+      also,
+    )
+    .option(
+      '--ignore <rule>',
+      'not part of the workspace: a name, with *, or a path; may be given again',
+      also,
+    )
+    .option('--snapshots <dir>', 'where states are kept (BELAY_SNAPSHOT_DIR, then STATE/snapshots)')
+    .option('--no-snapshots', 'keep no states')
+    .option('--hold-limit <ms>', 'how long a call or its answer may wait for a state', milliseconds, 100)
     .option('--sink <name>', 'name of this sink', sinkName, 'proxy')
     .option('--trace <dir>', 'where the trace goes (BELAY_TRACE_DIR, then STATE/traces)')
     .option('--state <dir>', 'state directory: traces, spools, secrets (BELAY_STATE)')
@@ -269,6 +365,8 @@ not recorded. The proxy answers to this machine alone unless told otherwise, and
     .action(async (command: string[], options: ProxyOptions) => {
       if (options.http !== undefined) {
         if (command.length > 0) throw usage('a command or --http, not both');
+        if (options.sandbox !== undefined || options.policy !== undefined || options.hide !== undefined)
+          throw usage('a server that runs already can not be put inside a boundary: --http goes without');
         const { runHttpProxy } = await import('./http-run.js');
         await runHttpProxy(options.http, options);
         return;

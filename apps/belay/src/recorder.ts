@@ -1,8 +1,8 @@
 /** What passes a proxy, as trace records and envelopes. */
 
-import { createHash } from 'node:crypto';
+import { createHash, createHmac } from 'node:crypto';
 import type { Draft, Epoch } from '@belay/client';
-import type { AttributeValue } from '@belay/envelope';
+import { type AttributeValue, sessionKey, stateId } from '@belay/envelope';
 import {
   type Call,
   type Content,
@@ -18,7 +18,8 @@ import {
   type Response,
   ToolList,
 } from '@belay/mcp';
-import type { RecordBody, TraceEnd, TraceWriter } from '@belay/trace';
+import type { Denial } from '@belay/sandbox';
+import type { RecordBody, TraceEnd, TraceWriter, WorkspaceState } from '@belay/trace';
 import { CallIdentity, comparedContent, Occurrences, toolUseIdOf } from './call-identity.js';
 import type { KnownTools } from './known-tools.js';
 import type { Privacy } from './settings.js';
@@ -41,10 +42,26 @@ export interface RecorderParts {
   readonly privacy: Privacy;
   /** What the server's tools were in earlier runs. */
   readonly knownTools?: KnownTools | undefined;
+  /** Absent where nothing confines the server. */
+  readonly boundary?: Boundary | undefined;
   /** Called after envelopes were appended. */
   readonly onAppended: () => void;
   /** Monotonic, milliseconds. */
   readonly now: () => number;
+}
+
+/** What a server is confined by, as far as it is told of. */
+export interface Boundary {
+  /** What enforces, `none` if it was seen not to hold; and the network that it leaves. */
+  readonly sandbox: string;
+  readonly network: string;
+  /** Digest of the policy in force, `sha256:` and hex. */
+  readonly policy: string;
+  /** Members of the trace's `policy` record besides the digest. */
+  readonly said: Readonly<Record<string, unknown>>;
+  onDenial(listener: (denial: Denial) => void): void;
+  /** Tells of what was refused before anything of the server that has been seen by now. */
+  drain(): void;
 }
 
 /** What is remembered of a `tools/call` until its answer comes. */
@@ -94,8 +111,17 @@ export class Recorder {
     parts.epoch?.append({
       kind: 'session.open',
       session: parts.session,
-      attrs: { sandbox: 'none', network: 'allow' },
+      attrs: {
+        sandbox: parts.boundary?.sandbox ?? 'none',
+        network: parts.boundary?.network ?? 'allow',
+        policy: parts.boundary && policyId(parts.machineSecret, parts.boundary.policy),
+      },
     });
+    parts.boundary?.onDenial((denial) => this.#denied(denial));
+    if (parts.boundary !== undefined) {
+      const { policy, said } = parts.boundary;
+      parts.trace?.append({ type: 'policy', digest: policy, ...said });
+    }
   }
 
   /** Requests of either side without an answer. */
@@ -123,6 +149,33 @@ export class Recorder {
     this.guard(() => this.#record(direction, frame, carried));
   }
 
+  /** Takes a frame that was cut out of one of the two streams elsewhere, and read. */
+  framed(direction: Direction, frame: Frame, content: Content): void {
+    this.guard(() => this.#record(direction, frame, undefined, content));
+  }
+
+  /** Appends a state of the workspace; of its digest, only a keyed one leaves the machine. */
+  state(body: WorkspaceState, attrs: NonNullable<Draft['attrs']>): void {
+    this.guard(() => {
+      const { epoch, session, trace, machineSecret } = this.#parts;
+      const known = body.state.startsWith('sha256:');
+      const seqs = epoch && [
+        epoch.reserve(() => ({
+          kind: 'state',
+          session,
+          content: known ? Buffer.from(body.state) : undefined,
+          attrs: {
+            state: known ? stateId(sessionKey(machineSecret, session), body.state) : undefined,
+            unrestorable: known ? undefined : true,
+            ...attrs,
+          },
+        })),
+      ];
+      trace?.append({ type: 'state', ...body, seqs });
+      if (epoch !== undefined) this.#settleSoon(epoch);
+    });
+  }
+
   /** Appends a record of how HTTP carried what it carried. */
   http(body: Omit<Extract<RecordBody, { readonly type: 'http' }>, 'type'>): void {
     this.guard(() => this.#parts.trace?.append({ type: 'http', ...body }));
@@ -135,9 +188,41 @@ export class Recorder {
     });
   }
 
+  /** Refusals of the boundary. Of their paths and addresses, only commitments leave the machine. */
+  #denied(denial: Denial): void {
+    this.guard(() => {
+      const { epoch, session, trace } = this.#parts;
+      const { operation, syscall, path, passed, address, errno, pid, time, naming, count } = denial;
+      const refused = {
+        op: operation,
+        syscall,
+        path,
+        passed,
+        address,
+        errno,
+        class: denial.class,
+        naming,
+        pid,
+        when: new Date(time).toISOString(),
+        count: count === 1 ? undefined : count,
+      };
+      const seqs = epoch && [
+        epoch.reserve(() => ({
+          kind: 'denial',
+          session,
+          content: Buffer.from(JSON.stringify(refused)),
+          attrs: { op: operation, errno, class: denial.class, count },
+        })),
+      ];
+      trace?.append({ type: 'denial', ...refused, seqs });
+      if (epoch !== undefined) this.#settleSoon(epoch);
+    });
+  }
+
   /** Appends `session.close` and closes the trace. The epoch is its owner's to close. */
   close(end: TraceEnd): void {
-    const { epoch, session, trace } = this.#parts;
+    const { epoch, session, trace, boundary } = this.#parts;
+    boundary?.drain();
     epoch?.appendStated({
       kind: 'session.close',
       session,
@@ -160,9 +245,15 @@ export class Recorder {
    * What a client waits for is the record and the numbers of its envelopes; these are made and written when what has
    * come is on its way.
    */
-  #record(direction: Direction, frame: Frame, carried?: Carried): void {
-    const { epoch, trace } = this.#parts;
-    const content = readFrame(frame, MAX_CANONICAL);
+  #record(
+    direction: Direction,
+    frame: Frame,
+    carried?: Carried,
+    content = readFrame(frame, MAX_CANONICAL),
+  ): void {
+    const { epoch, trace, boundary } = this.#parts;
+    // The kernel refused before the server could answer: so it stands in the record.
+    if (direction === 's2c') boundary?.drain();
     const findings = new Set<string>(content.findings);
     const drafts = this.#envelopes(direction, frame, content, findings, carried);
     const seqs = epoch && drafts.map((make) => epoch.reserve(this.#guarded(direction, frame, make)));
@@ -347,6 +438,11 @@ export class Recorder {
       attrs: oversize ? { ...draft.attrs, oversize: true } : draft.attrs,
     };
   }
+}
+
+/** Tells runs under one policy of this machine from others, and nobody what the policy may be. */
+function policyId(machineSecret: Buffer, digest: string): string {
+  return `hmac-sha256:${createHmac('sha256', machineSecret).update(`belay/policy/v1\n${digest}`).digest('hex')}`;
 }
 
 /** Of a list of tools all is needed, however large it is. */

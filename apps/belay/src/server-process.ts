@@ -6,6 +6,7 @@ import { accessSync, constants as access, statSync } from 'node:fs';
 import { constants } from 'node:os';
 import { delimiter, isAbsolute, join, resolve } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
+import type { Prepared } from '@belay/sandbox';
 import { GroupGuard } from './group-guard.js';
 
 /** How a server ended. Exactly one of the two is there. */
@@ -31,7 +32,11 @@ export interface ServerOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Called when nobody will end the group should this process be killed. */
   readonly onUnguarded: () => void;
+  /** The boundary that `command` makes before it becomes the server. */
+  readonly inside?: Inside | undefined;
 }
+
+type Inside = Pick<Prepared, 'fds' | 'started' | 'live'>;
 
 /** From a signal to SIGKILL, in milliseconds: less than clients give us before they kill us. */
 const AFTER_SIGNAL = 1_500;
@@ -46,11 +51,17 @@ export class ServerProcess {
   readonly #exited: Promise<ServerEnd>;
   readonly #closed: Promise<void>;
   readonly #guard: GroupGuard;
+  readonly #inside: Inside | undefined;
   #gone = false;
 
-  private constructor(child: ChildProcessByStdio<Writable, Readable, Readable>, guard: GroupGuard) {
+  private constructor(
+    child: ChildProcessByStdio<Writable, Readable, Readable>,
+    guard: GroupGuard,
+    inside: Inside | undefined,
+  ) {
     this.#child = child;
     this.#guard = guard;
+    this.#inside = inside;
     this.stdin = child.stdin;
     this.stdout = child.stdout;
     this.stderr = child.stderr;
@@ -66,11 +77,16 @@ export class ServerProcess {
   }
 
   /** Resolves when the program runs; throws StartError when it can't be. */
-  static async start({ command, args, env, onUnguarded }: ServerOptions): Promise<ServerProcess> {
+  static async start({ command, args, env, onUnguarded, inside }: ServerOptions): Promise<ServerProcess> {
     const guard = GroupGuard.start(onUnguarded);
     // `detached` is setsid(2): the group's number is the child's, and a signal to it reaches what the server starts.
-    const child = spawn(command, args, { env, stdio: ['pipe', 'pipe', 'pipe'], detached: true });
-    const server = new ServerProcess(child, guard);
+    const child = spawn(command, args, {
+      env,
+      stdio: ['pipe', 'pipe', 'pipe', ...(inside?.fds ?? [])],
+      detached: true,
+    }) as ChildProcessByStdio<Writable, Readable, Readable>;
+    inside?.started(child.pid);
+    const server = new ServerProcess(child, guard, inside);
     if (child.pid === undefined) {
       guard.settle();
       const [error] = (await once(child, 'error')) as [NodeJS.ErrnoException];
@@ -95,12 +111,24 @@ export class ServerProcess {
     return !this.#gone;
   }
 
-  /** Sends a signal to the whole group. A group that is gone is no error. */
+  /** Numbers of the server's processes: of those inside, where there is a boundary, else of the one that was started. */
+  get processes(): number[] {
+    if (this.#gone) return [];
+    return this.#inside?.live() ?? [this.#child.pid as number];
+  }
+
+  /**
+   * Sends a signal to the whole group. A group that is gone is no error. Of a boundary, only what lives inside is asked
+   * to end: what makes the boundary would end at once, and all inside with it.
+   */
   signal(signal: NodeJS.Signals): void {
-    try {
-      process.kill(-(this.#child.pid as number), signal);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+    const inside = signal === 'SIGKILL' ? [] : (this.#inside?.live() ?? []);
+    for (const target of inside.length > 0 ? inside : [-(this.#child.pid as number)]) {
+      try {
+        process.kill(target, signal);
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+      }
     }
   }
 

@@ -57,6 +57,11 @@ export function matchId(key: Buffer, content: unknown): string {
   return keyed(key, `belay/match/v1\n${canonical(content)}`);
 }
 
+/** `attrs.state`: the digest of a workspace's state (`sha256:` and hex), for those who have the key of the session. */
+export function stateId(key: Buffer, digest: string): string {
+  return keyed(key, `belay/state/v1\n${digest}`);
+}
+
 function keyed(key: Buffer, message: string): string {
   return `hmac-sha256:${macHex(key, message)}`;
 }

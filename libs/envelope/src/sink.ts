@@ -11,6 +11,7 @@ export {
   normalisedTool,
   sessionId,
   sessionKey,
+  stateId,
   weakCallId,
 } from './identifiers.js';
 export { SinkTree, type SinkTreeState } from './sink-tree.js';

@@ -23,5 +23,6 @@ export {
   type RecordBody,
   type TraceRecord,
   type WireBody,
+  type WorkspaceState,
 } from './record.js';
 export { TraceWriter, type TraceClock, type TraceEnd, type TraceTail } from './writer.js';

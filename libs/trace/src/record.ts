@@ -22,6 +22,17 @@ export interface Command {
   readonly env?: Readonly<Record<string, string>> | undefined;
 }
 
+/** A boundary, as far as readers judge by it; its other members are the sandbox library's. */
+export interface RanInside {
+  readonly backend: string;
+  readonly profile: string;
+  /** Digest of the policy in force. */
+  readonly policy: string;
+  readonly network: string;
+  /** What it does not hold, by name. */
+  readonly holes: readonly string[];
+}
+
 /** A file by its path; SHA-256 over its bytes (64 hex digits) where it was taken. */
 export interface RanFile {
   readonly path: string;
@@ -39,6 +50,8 @@ interface Opening {
   readonly recorder: string;
   readonly command?: Command | undefined;
   readonly workspace?: readonly string[] | undefined;
+  /** The boundary that the server ran in; absent where there was none. */
+  readonly sandbox?: RanInside | undefined;
   /** Of a proxy over HTTP: the server's URL, values that may be secrets as keyed digests. */
   readonly upstream?: string | undefined;
   /** Recorded by this process. */
@@ -154,15 +167,68 @@ interface ClaimBody {
   readonly source?: number | undefined;
 }
 
-interface StateBody {
-  readonly type: 'state';
+/** A state of the workspace, or that there is none. */
+export interface WorkspaceState {
+  /** `sha256:` and 64 hex digits; `unrestorable`; of another recorder, `imported`. */
   readonly state: string;
   readonly phase: 'open' | 'pre' | 'post' | 'close';
+  /** Calls that overlap have one number, with one state before the first and one after the last. */
+  readonly group?: number | undefined;
+  /** Of `post`: calls in the group. */
+  readonly calls?: number | undefined;
+  /** Of `unrestorable`: why, by a name of section 10, and what it is about. */
+  readonly cause?: string | undefined;
+  readonly path?: string | undefined;
+  readonly detail?: string | undefined;
+  /** It is not the state before, although no call was under way. */
+  readonly drift?: 'server' | 'outside' | undefined;
+  /** What differs from the state before, where that one is known. */
+  readonly changed?: StateChanges | undefined;
+  readonly entries?: number | undefined;
+  /** Files whose content was read. */
+  readonly rehashed?: number | undefined;
+  /** The server's processes were stopped for it. */
+  readonly stopped?: true | undefined;
+  /** Milliseconds that it took. */
+  readonly ms?: number | undefined;
+  /** Of `open`: where states are kept, of what, and what is left out. */
+  readonly store?: string | undefined;
+  readonly roots?: readonly string[] | undefined;
+  readonly ignored?: readonly string[] | undefined;
+  readonly seqs?: readonly number[] | undefined;
+}
+
+interface StateBody extends WorkspaceState {
+  readonly type: 'state';
   readonly [member: string]: unknown;
+}
+
+/** Entries, by what happened to them. */
+export interface StateChanges {
+  readonly created: number;
+  readonly modified: number;
+  readonly deleted: number;
+  readonly metadata: number;
 }
 
 interface DenialBody {
   readonly type: 'denial';
+  /** What was attempted, and the system call. */
+  readonly op?: string | undefined;
+  readonly syscall?: string | undefined;
+  readonly path?: string | undefined;
+  readonly address?: string | undefined;
+  readonly errno?: string | undefined;
+  /** What refused. */
+  readonly class?: string | undefined;
+  /** How well it could be said: `named`, `class`, `unnamed`. */
+  readonly naming?: string | undefined;
+  readonly pid?: number | undefined;
+  /** RFC 3339 in UTC, by the kernel's clock. */
+  readonly when?: string | undefined;
+  /** Attempts that it stands for, where these were several. */
+  readonly count?: number | undefined;
+  readonly seqs?: readonly number[] | undefined;
   readonly [member: string]: unknown;
 }
 
@@ -376,6 +442,7 @@ const SHAPES: Readonly<Record<string, Rule>> = {
       }),
     ),
     workspace: maybe(listOf(text)),
+    sandbox: maybe(shape({ backend: text, profile: text, policy: text, network: text, holes: listOf(text) })),
     upstream: maybe(text),
     imported: maybe(shape({ format: text, file: text, size: count, sha256: digest })),
   }),
@@ -408,6 +475,36 @@ const SHAPES: Readonly<Record<string, Rule>> = {
   stderr: shape(CONTENT),
   hook: shape({ ...CONTENT, event: maybe(text), oversize: maybe(flag), seqs: maybe(listOf(count)) }),
   claim: shape({ ...CONTENT, seqs: maybe(listOf(count)) }),
+  state: shape({
+    state: text,
+    phase: text,
+    group: maybe(count),
+    calls: maybe(count),
+    cause: maybe(text),
+    path: maybe(text),
+    detail: maybe(text),
+    drift: maybe(text),
+    changed: maybe(shape({ created: count, modified: count, deleted: count, metadata: count })),
+    entries: maybe(count),
+    store: maybe(text),
+    roots: maybe(listOf(text)),
+    ignored: maybe(listOf(text)),
+    seqs: maybe(listOf(count)),
+  }),
+  denial: shape({
+    op: maybe(text),
+    syscall: maybe(text),
+    path: maybe(text),
+    address: maybe(text),
+    errno: maybe(text),
+    class: maybe(text),
+    naming: maybe(text),
+    pid: maybe(count),
+    when: maybe(text),
+    count: maybe(count),
+    seqs: maybe(listOf(count)),
+  }),
+  policy: shape({ digest: text }),
   gap: shape({ reason: text, count, code: maybe(text) }),
   close: shape({
     lost: count,
