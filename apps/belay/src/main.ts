@@ -40,6 +40,10 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
   },
   unwrap: { description: 'take `belay proxy` away again', load: () => import('./wrap.js') },
   trace: { description: 'read, check, export and import local records', load: () => import('./trace.js') },
+  verify: {
+    description: 'judge traces by running them again',
+    load: () => import('./verify.js'),
+  },
   reveal: {
     description: 'open one commitment for an auditor, or check an opening',
     load: () => import('./reveal.js'),

@@ -61,7 +61,8 @@ export interface VerifyParts {
         readonly env: Readonly<Record<string, string>>;
       }
     | undefined;
-  readonly world: WorldDifferences;
+  /** Whether this is the world of the recording, once it is known how that ended. */
+  readonly world: (close: TraceReport['close']) => Promise<WorldDifferences>;
   readonly policy: Verification['policy'];
   /** Caps that hold for the whole trace and that only the caller can know. */
   readonly caps: readonly Cause[];
@@ -116,8 +117,8 @@ const digestOf = (record: StateRecord | undefined): string | undefined =>
 export async function verifyTrace(parts: VerifyParts): Promise<Verification> {
   const began = parts.now();
   const report = await checkTrace(parts.trace);
-  const surveyed = await survey(readTrace(parts.trace));
-  const verifier = new Verifier(parts, report, surveyed);
+  const [surveyed, world] = await Promise.all([survey(readTrace(parts.trace)), parts.world(report.close)]);
+  const verifier = new Verifier(parts, report, surveyed, world);
   await verifier.replay();
   return verifier.result(began);
 }
@@ -126,6 +127,7 @@ class Verifier {
   readonly #parts: VerifyParts;
   readonly #report: TraceReport;
   readonly #survey: Survey;
+  readonly #world: WorldDifferences;
   readonly #states: RecordedStates | undefined;
   readonly #contents: Contents | undefined;
   readonly #turns: Turn[] = [];
@@ -136,14 +138,15 @@ class Verifier {
   #restore = 0;
   #failure: Cause | undefined;
 
-  constructor(parts: VerifyParts, report: TraceReport, surveyed: Survey) {
+  constructor(parts: VerifyParts, report: TraceReport, surveyed: Survey, world: WorldDifferences) {
+    this.#world = world;
     this.#parts = parts;
     this.#report = report;
     this.#survey = surveyed;
     this.#states = parts.store && new RecordedStates(parts.store);
     this.#contents = parts.store && new Contents(parts.store);
-    if (parts.world.server.length > 0) this.#doubts.add('SERVER_CHANGED');
-    if (parts.world.environment.length > 0) this.#doubts.add('ENV_DIFFERS');
+    if (world.server.length > 0) this.#doubts.add('SERVER_CHANGED');
+    if (world.environment.length > 0) this.#doubts.add('ENV_DIFFERS');
   }
 
   /** Plays the session once; again as long as something is undecided and replays are left. */
@@ -372,7 +375,7 @@ class Verifier {
     if (this.#isBroken()) caps.push('RECORD_BROKEN');
     if (this.#report.gaps.some(({ reason }) => reason === 'write' || reason === 'observer'))
       caps.push('OBSERVATION_GAP');
-    if (this.#parts.world.unknown.length > 0) caps.push('SERVER_UNKNOWN');
+    if (this.#world.unknown.length > 0) caps.push('SERVER_UNKNOWN');
     return [...new Set(caps)];
   }
 

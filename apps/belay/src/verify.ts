@@ -1,0 +1,166 @@
+/** `belay verify`: traces judged by running them again. */
+
+import { existsSync } from 'node:fs';
+import { isAbsolute, join, resolve } from 'node:path';
+import { machineSecret } from '@belay/client/sink';
+import { Store } from '@belay/snapshot';
+import { type Command as RanCommand, readTrace, type TraceRecord } from '@belay/trace';
+import type { Cause } from '@belay/verdict';
+import { type Command, InvalidArgumentError } from 'commander';
+import { type CliConfig, readConfig } from './config.js';
+import { badInput, EXIT, usage } from './exit.js';
+import { seconds } from './option-values.js';
+import { print, styleFor } from './output.js';
+import { DigestCache, digestsPath, identify } from './provenance.js';
+import { resolveProgram } from './server-process.js';
+import { shownChanges } from './shown-changes.js';
+import type { Verification } from './verification.js';
+import { verifyTrace } from './verify-trace.js';
+import { compareWorld, replayEnvironment } from './verify-world.js';
+
+export interface VerifyOptions {
+  readonly turn?: number;
+  readonly replays: number;
+  /** Seconds. */
+  readonly timeout: number;
+  readonly server?: readonly string[];
+  readonly snapshots?: string;
+  readonly state?: string;
+  readonly json?: boolean;
+  readonly allowUnverified?: boolean;
+}
+
+/** What a trace says of its beginning, and whether it was refused what it says. */
+interface Beginning {
+  readonly open: (TraceRecord & { type: 'open' }) | undefined;
+  readonly state: (TraceRecord & { type: 'state' }) | undefined;
+}
+
+async function beginningOf(path: string): Promise<Beginning> {
+  let open: Beginning['open'];
+  for await (const line of readTrace(path)) {
+    if (!('record' in line)) continue;
+    if (line.record.type === 'open') open ??= line.record;
+    if (line.record.type === 'state') return { open, state: line.record };
+  }
+  return { open, state: undefined };
+}
+
+/** Judges one trace. Throws CliError for what can't be one, SnapshotError and SandboxError where the machine is in the way. */
+export async function verifyFile(
+  path: string,
+  options: VerifyOptions,
+  config: CliConfig,
+  signal: AbortSignal,
+  onProgress: (done: number, total: number) => void,
+): Promise<Verification> {
+  if (!existsSync(path)) throw badInput('no_trace', `${path} is not there`);
+  const { open, state } = await beginningOf(path);
+  if (open === undefined) throw badInput('not_a_trace', `${path} is no trace: it has no beginning`);
+  const home = options.state ?? config.state;
+  const snapshots = options.snapshots ?? state?.store ?? join(home, 'snapshots');
+  const store = state !== undefined && existsSync(snapshots) ? Store.open(snapshots) : undefined;
+  const { command, upstream } = open;
+  const caps: Cause[] = [];
+  if (upstream !== undefined) caps.push('REMOTE_SERVER');
+  const env = replayEnvironment(command?.env, config.environment);
+  const server = upstream === undefined ? serverOf(command, options.server, env) : undefined;
+  const digests = new DigestCache(digestsPath(home));
+  try {
+    return await verifyTrace({
+      trace: path,
+      store,
+      server,
+      world: async (close) => {
+        const ran = command && { ...command, executable: close?.executable ?? command.executable };
+        const now = server && identify(server.program, server.argv.slice(1), server.cwd, digests);
+        if (now !== undefined && now.executable.sha256 === undefined) {
+          const { path: program } = now.executable;
+          const sha256 = await digests.later(program, signal);
+          return compareWorld(
+            ran,
+            { ...now, executable: { path: program, sha256 } },
+            config.environment,
+            machineSecret(home),
+          );
+        }
+        return compareWorld(ran, now, config.environment, machineSecret(home));
+      },
+      policy: { digest: '' },
+      caps,
+      invariants: () => Promise.resolve([]),
+      show: shownChanges,
+      turn: options.turn,
+      replays: options.replays,
+      timeout: options.timeout * 1000,
+      hide: [home, resolve(snapshots)].filter((folder) => existsSync(folder)),
+      onProgress,
+      signal,
+      now: Date.now,
+    });
+  } finally {
+    store?.close();
+  }
+}
+
+/** What is run again: what was started, or the command line that was given in its place. */
+function serverOf(
+  command: RanCommand | undefined,
+  instead: readonly string[] | undefined,
+  env: Readonly<Record<string, string>>,
+) {
+  const argv = instead ?? command?.started ?? command?.argv;
+  const cwd = command?.cwd ?? process.cwd();
+  const [first, ...args] = argv ?? [];
+  if (first === undefined || !isAbsolute(cwd)) return undefined;
+  const program = resolveProgram(first, env['PATH'], cwd);
+  if (program === undefined) return undefined;
+  return { argv: [program, ...args] as [string, ...string[]], program, cwd, env };
+}
+
+const EXIT_OF = { PASS: EXIT.good, WARN: EXIT.good, UNVERIFIED: EXIT.undecided, FAIL: EXIT.bad } as const;
+
+/** FAIL before UNVERIFIED, whatever the order of the traces. */
+export function exitOf(found: readonly Verification[], allowUnverified = false): number {
+  const exits = found.map(({ tally }) => EXIT_OF[tally.status]);
+  if (exits.includes(EXIT.bad)) return EXIT.bad;
+  return exits.includes(EXIT.undecided) && !allowUnverified ? EXIT.undecided : EXIT.good;
+}
+
+async function runVerify(traces: readonly string[], options: VerifyOptions): Promise<void> {
+  const config = readConfig();
+  if (options.turn !== undefined && traces.length > 1) throw usage('--turn is of one trace');
+  const stop = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
+  const found: Verification[] = [];
+  for (const path of traces) {
+    found.push(await verifyFile(path, options, config, stop.signal, () => undefined));
+    if (stop.signal.aborted) break;
+  }
+  const { showVerification } = await import('./report-table.js');
+  await print(options.json, found.length === 1 ? found[0] : found, () =>
+    found.map((each) => showVerification(each, styleFor(config))).join('\n'),
+  );
+  process.exitCode = stop.signal.aborted ? 130 : exitOf(found, options.allowUnverified);
+}
+
+export function register(program: Command): void {
+  program
+    .command('verify')
+    .description('judge traces by running them again against restored state')
+    .argument('<trace...>', 'traces, as `belay proxy` writes them')
+    .option('--turn <n>', 'only this call, counted from 1', count)
+    .option('--replays <n>', 'sessions that are played at most; two are needed for a FAIL', count, 2)
+    .option('--timeout <seconds>', 'how much longer a call may take than it took', seconds, 10)
+    .option('--server <command...>', 'command line of the server, in place of the recorded one')
+    .option('--snapshots <dir>', 'where the states are (what the trace says, then STATE/snapshots)')
+    .option('--state <dir>', 'state directory (BELAY_STATE)')
+    .option('--allow-unverified', 'exit with 0 also where something could not be decided')
+    .option('--json', 'print what was found for machines')
+    .action(runVerify);
+}
+
+function count(text: string): number {
+  if (!/^[1-9]\d{0,5}$/.test(text)) throw new InvalidArgumentError('a count, from 1.');
+  return Number(text);
+}
