@@ -41,12 +41,16 @@ const EXACT = /^\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?$/;
 const NPM_SPEC = /^(@[a-z0-9._~-]+\/[a-z0-9._~-]+|[a-z0-9_~-][a-z0-9._~-]*)(?:@(.+))?$/i;
 const PYTHON_SPEC = /^([a-z0-9][a-z0-9._-]*)(?:(?:@|==)(.+))?$/i;
 
-/** Undefined for a command that is no package runner. Never throws, and reads only what is on this machine. */
+/**
+ * Undefined for a command that is no package runner. Never throws, and reads only what is on this machine. `offline`: the
+ * runner could ask nobody what a tag or a range stands for, so that what it has stands for it.
+ */
 export function resolveRunner(
   command: string,
   args: readonly string[],
   env: Environment,
   cwd: string,
+  offline = false,
 ): Resolution | undefined {
   const name = basename(command).replace(/\.(?:cmd|exe)$/i, '');
   if (name !== 'npx' && name !== 'uvx') return undefined;
@@ -54,7 +58,7 @@ export function resolveRunner(
   if (asked === undefined) return { runner: name, spec: undefined };
   const { spec, rest } = asked;
   try {
-    const found = name === 'npx' ? findNpm(asked, env, cwd) : findUv(asked, env);
+    const found = name === 'npx' ? findNpm(asked, env, cwd, offline) : findUv(asked, env);
     return found === undefined
       ? { runner: name, spec }
       : { runner: name, spec, found: { argv: [...found.argv, ...rest], package: found.package } };
@@ -98,15 +102,22 @@ function parse(args: readonly string[]): Asked | undefined {
 }
 
 /** As npx decides: what the project has installed, else what an earlier npx has left; a tag asks the registry. */
-function findNpm({ spec, program }: Asked, env: Environment, cwd: string): Found | undefined {
+function findNpm(
+  { spec, program }: Asked,
+  env: Environment,
+  cwd: string,
+  offline: boolean,
+): Found | undefined {
   const [, name, version] = NPM_SPEC.exec(spec) ?? [];
-  if (name === undefined || (version !== undefined && !EXACT.test(version))) return undefined;
+  const exact = version === undefined || EXACT.test(version);
+  if (name === undefined || !(exact || offline)) return undefined;
   const cache = env['npm_config_cache'] ?? env['NPM_CONFIG_CACHE'] ?? join(env['HOME'] ?? '/', '.npm');
   const key = createHash('sha512').update(spec).digest('hex').slice(0, 16);
-  for (const folder of [projectOf(cwd), join(cache, '_npx', key)]) {
+  for (const folder of [exact ? projectOf(cwd) : undefined, join(cache, '_npx', key)]) {
     if (folder === undefined) continue;
     const found = programOf(join(folder, 'node_modules', name), program);
-    if (found !== undefined && (version === undefined || found.package.version === version)) return found;
+    if (found === undefined) continue;
+    if (!exact || version === undefined || found.package.version === version) return found;
   }
   return undefined;
 }

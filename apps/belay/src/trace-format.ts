@@ -104,7 +104,7 @@ export function eventText({ type, record }: Event): string {
     case 'gap':
       return `gap: ${gapText(members)}`;
     case 'denial':
-      return `denied:${say('op')}${say('path')}${say('class')}${say('errno')}${say('detail')}`;
+      return `denied:${say('op')}${say(members['path'] === undefined ? 'address' : 'path')}${say('class')}${say('errno')}${say('detail')}`;
     case 'state': {
       const imported = members['imported'] as Record<string, unknown> | undefined;
       const why = typeof imported?.['cause'] === 'string' ? ` (${imported['cause']})` : '';
