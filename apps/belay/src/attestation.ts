@@ -89,13 +89,21 @@ export class Attestation {
     this.epoch = epoch;
     this.#forwarder = forwarder;
     this.#followed = forwarder.follow(epoch.dir, () => this.#closed).catch(() => false);
-    const adopt = (): Promise<unknown> => forwarder.adoptOrphans(epoch.dir).catch(() => undefined);
+    let adopting = false;
+    const adopt = async (): Promise<void> => {
+      if (adopting) return;
+      adopting = true;
+      await forwarder.adoptOrphans(epoch.dir).catch(() => undefined);
+      adopting = false;
+    };
     this.#adopted = leftovers ? adopt() : Promise.resolve();
     this.#adoption = leftovers ? undefined : setTimeout(() => void adopt(), ADOPT_AFTER).unref();
-    // Also when nothing happens: that is what tells an idle sink from one that is gone.
+    // Also when nothing happens: that is what tells an idle sink from one that is gone. And whose process was killed
+    // meanwhile, or whose background forwarder was, has its lines sent by this one.
     this.#heart = setInterval(() => {
       epoch.heartbeat();
       forwarder.wake();
+      void adopt();
     }, heartbeat).unref();
   }
 

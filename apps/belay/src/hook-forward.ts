@@ -1,9 +1,10 @@
 /** Starting what sends a hook's lines: the hook itself has no time to. */
 
-import { closeSync, mkdirSync, openSync, readFileSync, statSync, utimesSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, statSync, utimesSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { logDir } from '@belay/client/sink';
+import { holderOf } from '@belay/dirlock';
 
 /** Folder whose lock the background forwarder of a log holds. */
 export const backgroundDir = (state: string, log: string): string => join(logDir(state, log), 'forwarder');
@@ -42,15 +43,12 @@ export function startForwarding(
   });
 }
 
-/** Process that sends, by its lock's own word; that the lock is really held is for the next one to find out. */
+/** Process that sends. One that was killed does not, also where another process has its number now. */
 export function runningPid(folder: string): number | undefined {
-  let pid: number | undefined;
   try {
-    ({ pid } = JSON.parse(readFileSync(join(folder, 'belay.lock'), 'utf8')) as { pid: number });
-    process.kill(pid, 0);
-    return pid;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM' ? pid : undefined;
+    return holderOf(folder);
+  } catch {
+    return undefined;
   }
 }
 

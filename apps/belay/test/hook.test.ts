@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
@@ -14,7 +14,7 @@ import { SmallCollector } from '@belay/testkit';
 import { checkTrace, readTrace, recordData, type TraceRecord } from '@belay/trace';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { claudeEvent, endForwarding, hook } from './hooked.js';
-import { BELAY, freshFolder, node, program, start } from './proxied.js';
+import { alive, BELAY, freshFolder, node, program, start } from './proxied.js';
 
 let collector: SmallCollector;
 let url: string;
@@ -324,6 +324,39 @@ test('signs of life while nothing happens, sent by one process in the background
   second.child.stdin.end();
   expect(await second.ended).toBe(0);
   expect(lock()).toBe(pid);
+});
+
+test('a forwarder that was killed is started again by the next event, also where its number is in use', async () => {
+  env['BELAY_HEARTBEAT'] = '1';
+  await hook(claudeEvent('PreToolUse', bash), env);
+  await expect.poll(() => kinds().includes('call')).toBe(true);
+  const [log] = readdirSync(join(state, 'logs')) as [string];
+  const folder = join(state, 'logs', log, 'forwarder');
+  const lock = (): { pid: number; start: string } =>
+    JSON.parse(readFileSync(join(folder, 'belay.lock'), 'utf8')) as { pid: number; start: string };
+  const first = lock();
+  process.kill(first.pid, 'SIGKILL');
+  await expect.poll(() => alive(first.pid)).toBe(false);
+  // What was killed is forgotten, as is when it was started; its number is that of another process now.
+  writeFileSync(join(folder, 'belay.lock'), JSON.stringify({ ...first, pid: process.pid }));
+  rmSync(join(folder, 'started'));
+  await hook(claudeEvent('PostToolUse', { ...bash, tool_response: 'ok' }), env);
+  await expect.poll(() => kinds().includes('result'), { timeout: 20_000 }).toBe(true);
+  expect(lock().pid).not.toBe(process.pid);
+});
+
+test('a forwarder that was killed after the last event: a proxy that runs sends what it left', async () => {
+  env['BELAY_HEARTBEAT'] = '1';
+  const proxy = start(['proxy', '--sink', 'proxy', '--', node, program('server'), 'answer'], env);
+  await expect.poll(() => sent('proxy').length, { timeout: 10_000 }).toBeGreaterThan(2);
+  // What an event leaves, without the process that it would have started.
+  const log = collector.origin;
+  SharedEpoch.use({ state, log, sink: 'hook', sinkKind: 'hook' }, (epoch) => {
+    epoch.append({ kind: 'x.hook', content: Buffer.from('left behind') });
+  });
+  await expect.poll(() => sent('hook').some(({ kind }) => kind === 'x.hook')).toBe(true);
+  proxy.child.stdin.end();
+  await proxy.ended;
 });
 
 test('who holds the sink for too long costs the event its envelope, which the next one says, and not the agent its time', async () => {

@@ -16,13 +16,17 @@ import { join } from 'node:path';
  * Where a machine keeps what it has to send. Folders are made 0700, files 0600.
  *
  *     <state>/secrets/machine                          32 bytes, base64
- *     <state>/logs/<log>/log.json                      the origin, in clear
+ *     <state>/logs/<log>/log.json                      the origin in clear, and the key that its first token pinned
  *     <state>/logs/<log>/head.json                     last verified head
+ *     <state>/logs/<log>/published.json                largest published checkpoint that was seen and verified
+ *     <state>/logs/<log>/kept.json                     when what is kept of settled lines was last gone over
+ *     <state>/logs/<log>/superseded/<time>/            head and checkpoint of a log that started over: evidence
  *     <state>/logs/<log>/last-error.json               what last kept lines from being sent; none after an ack
  *     <state>/logs/<log>/accusations/<time>.json       evidence against the log
  *     <state>/logs/<log>/sinks/<sink>/chain.json       counter and id of the last epoch
  *     <state>/logs/<log>/sinks/<sink>/sources/<id>/position.json   how far a source was read
- *     <state>/logs/<log>/sinks/<sink>/<epoch>/         one spool: epoch.json, lines, acks; writer of a shared one
+ *     <state>/logs/<log>/sinks/<sink>/<epoch>/         one spool: epoch.json, lines, acks; writer of a shared one;
+ *                                                      lines.gz and proofs: settled lines, and what proves them
  *
  * `<log>` is the first 16 hex digits of SHA-256 of the origin, which may hold slashes.
  */

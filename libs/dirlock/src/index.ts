@@ -12,4 +12,4 @@
  *
  * Nothing that exists is ever chmod-ed or chown-ed, and the directory is the caller's to make.
  */
-export { acquire, type DirLock, DirLocked, SILENT_MS } from './lock.js';
+export { acquire, type DirLock, DirLocked, holderOf, SILENT_MS } from './lock.js';

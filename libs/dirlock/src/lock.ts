@@ -94,6 +94,15 @@ function claim(dir: string, path: string, mine: string, durable: boolean): void 
   throw new DirLocked(dir, 0);
 }
 
+/** Process that holds a directory, by a look and nothing else; undefined where nobody living does, 0 where it is not said. */
+export function holderOf(dir: string): number | undefined {
+  const path = join(dir, LOCK_NAME);
+  const content = contentOf(path);
+  if (content === undefined) return undefined;
+  const holder = parseHolder(content);
+  return isDead(path, holder) ? undefined : (holder?.pid ?? 0);
+}
+
 function isDead(path: string, holder: Holder | undefined): boolean {
   const alive = holder && isAlive(holder);
   if (alive !== undefined) return !alive;
