@@ -12,6 +12,7 @@ import { hiddenPaths, look, type Seen, within } from './hidden.js';
 import { LANDLOCK_SCRIPT, landlockAbi, landlockHoles, landlockPlan } from './landlock.js';
 import { LimitPlan } from './limits.js';
 import { PortForwarder, PORTS_SCRIPT } from './ports.js';
+import { withoutLaterMounts } from './propagation.js';
 import { processesInside, processTree } from './processes.js';
 import type { Hole, SandboxRecord } from './record.js';
 import type { Preparation, Prepared } from './sandbox.js';
@@ -100,15 +101,17 @@ async function bubblewrap(
       ? [process.execPath, PORTS_SCRIPT, PORTS_FOLDER, network.ports.join(','), '--']
       : [];
   const networked = network.mode === 'allow';
+  const before = withoutLaterMounts(findTool('unshare', host.path), root);
   return {
     name: 'bwrap',
     holes: [
+      ...(before === undefined ? (['late-mount'] as const) : []),
       ...(profile === 'strict' && filtered ? [] : (['late-unix-socket'] as const)),
       ...(networked ? (['network', 'udp', 'abstract-socket'] as const) : []),
       ...(filtered ? [] : (['filter'] as const)),
     ],
-    command: (argv, hide, settings) =>
-      bwrapCommand({
+    command: (argv, hide, settings) => {
+      const made = bwrapCommand({
         policy,
         program,
         argv: [...through, ...argv] as unknown as Argv,
@@ -121,7 +124,9 @@ async function bubblewrap(
         ports: forwarder?.folder,
         filter: filtered ? FILTER_FD : undefined,
         settings,
-      }),
+      });
+      return { ...made, argv: [...(before ?? []), ...made.argv] as unknown as Argv };
+    },
     inside: (pid) => processesInside(pid).slice(through.length === 0 ? 0 : 1),
     dispose: () => forwarder?.close(),
   };

@@ -37,6 +37,7 @@ import {
 import { connect } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import { dirname, join, relative } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { AbsentError, type Attempt, type Inside, type Outcome, stolen } from './probe-attempt.js';
 import { cString, type Native, SyscallError } from './probe-native.js';
 import type { EscapeId } from './probe-rows.js';
@@ -448,6 +449,12 @@ export const ESCAPE_ATTEMPTS: Readonly<Record<EscapeId, Attempt>> = {
     const [own, victim] = [cString(planted(inside)), cString(inside.victim)];
     inside.native.call('renameat2', CWD, own, CWD, victim, RENAME_EXCHANGE);
     return 'swapped';
+  },
+  'late-mount': async (inside) => {
+    if (!inside.plan.mountsLate) throw new AbsentError('only root mounts things');
+    // It is made while we run, and never seen where mounts are our own.
+    for (let tries = 0; tries < 20 && mountOf(inside.victim) !== inside.folder; tries++) await sleep(20);
+    return overwrite(inside.victim);
   },
   'write-tmp': (inside) => overwrite(join(inside.plan.outsideTmp, inside.id, 'victim')),
   'write-shm': ({ plan, id }) => {

@@ -32,6 +32,8 @@ export interface ProbePlan {
   /** The same in the host's temporary folder and shared memory. */
   readonly outsideTmp: string;
   readonly outsideShm: string | undefined;
+  /** Something is mounted on a row's folder when the probe has begun. */
+  readonly mountsLate: boolean;
   /** A folder of secrets and a file of one, hidden by the policy. */
   readonly hiddenFolder: string;
   readonly hiddenFile: string;

@@ -133,6 +133,7 @@ export const ESCAPES = escape({
   'rename-in': file('move a file outside into the workspace'),
   'rename-out': file('move a workspace file over one outside'),
   'rename-exchange': file('swap a workspace file with one outside'),
+  'late-mount': { ...file('write to what is mounted outside after the start'), hole: 'late-mount' },
   'write-tmp': { ...file("change a file in the host's temporary folder") },
   'write-shm': { ...file("change a file in the host's /dev/shm") },
 

@@ -91,6 +91,7 @@ export class Stage {
   /** Datagram sockets, which nobody listens at until the end. */
   readonly #datagrams = new Map<string, number>();
   #late: string | undefined;
+  #lateCame = false;
   #plan: ProbePlan | undefined;
 
   private constructor(options: StageOptions) {
@@ -131,6 +132,7 @@ export class Stage {
       outside,
       outsideTmp,
       outsideShm,
+      mountsLate: process.getuid?.() === 0 && this.#native !== undefined,
       hiddenFolder: join(outside, 'hidden'),
       hiddenFile: join(outside, 'hidden-file'),
       credentials: this.#options.credentials.filter(hasContent),
@@ -339,10 +341,24 @@ export class Stage {
     return true;
   }
 
-  /** The socket that comes after the start of what is contained: call it once the probe has spoken. */
+  /** What comes after the start of what is contained, a socket and a mount: call it once the probe has spoken. */
   async late(): Promise<void> {
-    if (this.#late === undefined || existsSync(this.#late)) return;
-    await this.#serve('escape-unix-late', { path: this.#late });
+    const { outside, mountsLate } = this.plan;
+    const row = 'escape-late-mount';
+    if (mountsLate && !this.#lateCame) {
+      const folder = join(outside, row);
+      const MNT_DETACH = 2;
+      this.#perhaps((native) => {
+        native.call('mount', cString('belay-probe'), cString(folder), cString('tmpfs'), 0, null);
+        this.#cleanUps.push(() => {
+          this.#perhaps(() => native.call('umount2', cString(folder), MNT_DETACH));
+        });
+        this.#plant(folder, row);
+      });
+    }
+    if (this.#late !== undefined && !this.#lateCame)
+      await this.#serve('escape-unix-late', { path: this.#late });
+    this.#lateCame = true;
   }
 
   #startVictims(): Record<string, Victim> {

@@ -8,7 +8,8 @@ import type { FilterClass } from './seccomp.js';
  *
  * `chmod`, `utime`, `xattr`: metadata outside the roots can be changed. `udp`, `network`: can be sent. `unix-socket`:
  * sockets of this machine can be connected to; `late-unix-socket`: those made after the start, outside of what is
- * private. `abstract-socket`: those without a path. `read`: what is hidden can be read. `signal`, `host-process`:
+ * private. `abstract-socket`: those without a path. `late-mount`: what is mounted on this machine after the start can be
+ * written. `read`: what is hidden can be read. `signal`, `host-process`:
  * processes of this machine can be signalled, are seen. `filter`: there is no filter for this architecture.
  * `not-measured`: nobody has run this back end on its platform.
  */
@@ -20,6 +21,7 @@ export type Hole =
   | 'network'
   | 'unix-socket'
   | 'late-unix-socket'
+  | 'late-mount'
   | 'abstract-socket'
   | 'read'
   | 'write'
