@@ -39,6 +39,7 @@ export type Doubt =
   | 'subject-changed'
   | 'skipped-on-condition'
   | 'cases-unknown'
+  | 'helper-removed'
   | 'too-much-to-compare';
 
 /** Worth a look, and no more. */
@@ -83,6 +84,7 @@ const DOUBTS = new Set<Cause>([
   'subject-changed',
   'skipped-on-condition',
   'cases-unknown',
+  'helper-removed',
   'too-much-to-compare',
 ]);
 const NOTICES = new Set<Cause>(['mock-added', 'single-test-focused']);
@@ -533,7 +535,7 @@ const weightOf = (cause: Cause): Finding['weight'] =>
 const counts = (assertion: Assertion): boolean =>
   assertion.constant !== true && (assertion.reach === 'reached' || assertion.reach === 'floating');
 
-const runs = (test: Live): boolean => test.in.collected && !always(test.skips);
+const runs = (test: Live): boolean => test.in.collected && !always(test.skips) && test.test.support !== true;
 
 function only(found: readonly Live[], first = false): Live | undefined {
   return found.length === 1 || first ? found[0] : undefined;

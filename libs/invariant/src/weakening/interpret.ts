@@ -90,6 +90,10 @@ export function interpret(test: TestCase, dialect: Dialect, helpers: Helpers): R
   return new Interpreter(dialect, helpers).run(test);
 }
 
+/** Whether a function asserts anything, by itself or by what it calls. */
+export const asserting = (fn: Func, dialect: Dialect, helpers: Helpers): boolean =>
+  new Interpreter(dialect, helpers).asserts(fn);
+
 class Interpreter {
   readonly #dialect: Dialect;
   readonly #helpers: Helpers;
@@ -608,6 +612,10 @@ class Interpreter {
     if (callee.k !== 'name' && !(callee.k === 'member' && callee.of.k === 'name')) return undefined;
     const helper = this.#helpers.get(lastName(callee));
     return helper && this.#asserts(helper, 0) ? helper : undefined;
+  }
+
+  asserts(fn: Func): boolean {
+    return this.#asserts(fn, 0);
   }
 
   #asserts(fn: Func, depth: number): boolean {

@@ -2,12 +2,13 @@
 
 import type { Analysed, Finding as Compared } from './compare.js';
 import { compare } from './compare.js';
-import { interpret } from './interpret.js';
+import type { Func } from './code.js';
+import { asserting, interpret } from './interpret.js';
 import type { Language } from './languages.js';
 import { languageOf } from './languages.js';
 import type { NoTree, ParseLimits, Parsed } from './syntax.js';
 import { PARSE_LIMITS, parserFor } from './syntax.js';
-import type { TestFile } from './test-file.js';
+import type { TestCase, TestFile } from './test-file.js';
 
 /** One file of an edit; a side is absent where the file was not there. */
 export interface Edited {
@@ -16,6 +17,8 @@ export interface Edited {
   readonly from?: string;
   readonly before?: string;
   readonly after?: string;
+  /** False: only looked at for helpers, and for tests that moved there. */
+  readonly watched?: boolean;
 }
 
 export interface Unread {
@@ -36,6 +39,7 @@ interface Read {
   readonly path: string;
   readonly file: TestFile;
   readonly errors: readonly number[];
+  readonly watched: boolean;
 }
 
 /** Judges the files of one language together: tests move between files. */
@@ -63,22 +67,26 @@ export async function judgeTests(
     for (const edit of group) {
       const from = edit.from ?? edit.path;
       if (edit.from !== undefined && edit.from !== edit.path) movedFrom.set(edit.path, edit.from);
-      const was = edit.before === undefined ? undefined : await read(language, from, edit.before, limits);
+      const watched = edit.watched !== false;
+      const was =
+        edit.before === undefined ? undefined : await read(language, from, edit.before, watched, limits);
       if (was && 'cause' in was) {
-        unread.push(was);
+        if (watched) unread.push(was);
         continue;
       }
       // A file under a name its language does not know is a file that no runner looks at.
       const known = language.extension.test(edit.path);
       const is =
-        edit.after === undefined || !known ? undefined : await read(language, edit.path, edit.after, limits);
+        edit.after === undefined || !known
+          ? undefined
+          : await read(language, edit.path, edit.after, watched, limits);
       if (is && 'cause' in is) {
         // Only where there was something to lose.
-        if (was && was.file.tests.length > 0) unread.push({ ...is, path: from });
+        if (was && watched && was.file.tests.length > 0) unread.push({ ...is, path: from });
         lost.add(from);
         continue;
       }
-      if (is && is.errors.length > 0 && was && was.file.tests.length > 0) {
+      if (is && is.errors.length > 0 && was && watched && was.file.tests.length > 0) {
         const [line] = is.errors;
         unread.push({ path: from, cause: 'syntax-error', ...(line === undefined ? {} : { line }) });
         if (was.errors.length === 0) {
@@ -90,7 +98,7 @@ export async function judgeTests(
       if (is) after.push(is);
     }
     const old = before.filter(({ path }) => !lost.has(path));
-    const analysedBefore = analysed(language, old, () => true);
+    const analysedBefore = analysed(language, old, () => true, 'before');
     const sides = new Map(old.map((each) => [each.path, language.collects.test(each.path)]));
     // Who found the file under its name before will find it under that name now.
     const analysedAfter = analysed(
@@ -100,6 +108,7 @@ export async function judgeTests(
         language.collects.test(path) ||
         sides.has(path) ||
         (movedFrom.has(path) && sides.get(movedFrom.get(path) as string) === false),
+      'after',
     );
     for (const each of analysedBefore) {
       tests += each.runs.length;
@@ -114,6 +123,7 @@ async function read(
   language: Language,
   path: string,
   text: string,
+  watched: boolean,
   limits: ParseLimits,
 ): Promise<Read | Unread> {
   const parse = await parserFor(language.grammar(path));
@@ -123,25 +133,44 @@ async function read(
     const inside = parse(inner, limits);
     return typeof inside === 'string' ? undefined : inside;
   };
-  return { path, file: language.read(parsed.root, again), errors: parsed.errors };
+  return { path, file: language.read(parsed.root, again), errors: parsed.errors, watched };
 }
 
 function analysed(
   language: Language,
   files: readonly Read[],
   collected: (path: string) => boolean,
+  side: 'before' | 'after',
 ): Analysed[] {
+  const { dialect } = language;
   // Helpers of all files together: one that is extracted may land in another.
   const everywhere = new Map(
     files.flatMap(({ file }) => file.helpers.map((each) => [each.name, each] as const)),
   );
-  return files.map(({ path, file }) => {
+  return files.map(({ path, file, watched }) => {
     const own = new Map([...everywhere, ...file.helpers.map((each) => [each.name, each] as const)]);
+    const tests = watched || side === 'after' ? file.tests : [];
+    // Where a file has no tests, what it asserts is asserted for the tests of others, which may not have changed.
+    const support =
+      file.tests.length === 0 && watched ? file.helpers.filter((each) => asserting(each, dialect, own)) : [];
+    const all = [...tests, ...support.map(supporting)];
     return {
       path,
       file,
       collected: collected(path),
-      runs: file.tests.map((test) => ({ test, run: interpret(test, language.dialect, own) })),
+      runs: all.map((test) => ({ test, run: interpret(test, dialect, own) })),
     };
   });
 }
+
+const supporting = (fn: Func): TestCase => ({
+  path: [fn.name],
+  fn,
+  tables: [],
+  skips: [],
+  mocks: [],
+  focused: false,
+  prelude: [],
+  setups: [],
+  support: true,
+});
