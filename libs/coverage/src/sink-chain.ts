@@ -139,12 +139,11 @@ export class SinkChain {
           miscounted.push({ epoch, index });
         continue;
       }
-      // Open ends below this counter: epochs that no received one names. With one chain, the last of them is where
-      // the lost ones begin.
-      const ends = links.flatMap((end) =>
-        end.counter !== undefined && end.counter < (counter ?? 0) && !named.has(end.epoch) ? end.counter : [],
+      // With one chain, the lost ones begin after the greatest counter below that was received.
+      const below = links.flatMap((link) =>
+        link.counter !== undefined && link.counter < (counter ?? 0) ? link.counter : [],
       );
-      const from = Math.max(-1, ...ends) + 1;
+      const from = Math.max(-1, ...below) + 1;
       const single = beginnings.length <= 1 && counter !== undefined && from < counter;
       lost.push({
         before: epoch,

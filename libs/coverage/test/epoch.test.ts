@@ -9,9 +9,10 @@ import {
   readPolicy,
   timingOf,
 } from '@belay/coverage';
+import { SessionLog } from '@belay/testkit';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { oracle } from './oracle.js';
+import { oracle, statusIn } from './oracle.js';
 import { type Arrival, ORIGIN, START, type World, worldOf, worlds, type WorldScript } from './world.js';
 
 const policy = readPolicy({ heartbeat: 60, lateness: 120, closeTimeout: 3_600 });
@@ -70,7 +71,7 @@ describe('an epoch', () => {
   ])('says what the oracle says that saw everything: %s', (_title, honest) => {
     const reached = new Set<string>();
     fc.assert(
-      fc.property(worlds(honest), (script) => {
+      fc.property(worlds(honest), fc.integer({ min: 0, max: 5_000 }), (script, later) => {
         const world = worldOf(script);
         const { epochs, chains } = reduced(world);
         for (const source of world.epochs) {
@@ -78,7 +79,7 @@ describe('an epoch', () => {
           if (coverage === undefined) continue;
           const account = chains.get(source.sink)?.account(source.epoch);
           const known = accountIn(world, source.epoch);
-          const told = oracle(source, arrivalsOf(world, source.epoch), timing, known);
+          const { dropped, ...told } = oracle(source, arrivalsOf(world, source.epoch), timing, known);
           const found = coverage.findings(account);
           for (const { kind } of found.conflicts) reached.add(kind);
           for (const { gap } of found.missing) reached.add(gap === undefined ? 'undisclosed' : 'disclosed');
@@ -95,9 +96,17 @@ describe('an epoch', () => {
             ending: found.ending,
             matched: found.matched,
           }).toEqual(told);
+          const last = arrivalsOf(world, source.epoch).findLast(({ second }) => !second);
+          const time = new Date(
+            Date.parse(last?.entry.line.received as string) + later * 1_000,
+          ).toISOString();
+          const asOf = { size: world.arrivals.length, time };
+          expect(epochStatement(coverage, { asOf, policy, account }).status).toBe(
+            statusIn({ ...told, dropped }, later, policy),
+          );
         }
       }),
-      { numRuns: runs, examples: honest ? [] : [[givenUp]] },
+      { numRuns: runs, examples: honest ? [] : [[givenUp, 0]] },
     );
     // What a generator never makes, its oracle never judges.
     const all = [
@@ -180,5 +189,26 @@ describe('an epoch', () => {
       }),
       { numRuns: Math.ceil(runs / 2) },
     );
+  });
+
+  test('of a keyed sink is ended by no word that is not signed', () => {
+    const log = new SessionLog();
+    const sink = log.sink('proxy');
+    sink.open();
+    sink.say('x.note');
+    const before = { epoch: sink.epoch, size: 2 };
+    sink.epoch = log.ulid();
+    const attrs = { counter: 1, prev_epoch: before.epoch, prev_size: 9 };
+    log.append(sink.line('epoch.open', { attrs }, 1), { ...sink.by, signed: undefined });
+    const [first] = log.statements('none').epochs;
+    expect(first).toMatchObject({ status: 'open', next: 3, missing: [] });
+    expect(first?.ending).toBeUndefined();
+    sink.epoch = log.ulid();
+    log.append(sink.line('epoch.open', { attrs }, 1), sink.by);
+    expect(log.statements('none').epochs[0]).toMatchObject({
+      status: 'gap',
+      missing: [{ from: 3, to: 10 }],
+      ending: { by: 'successor', epoch: sink.epoch, compared: false },
+    });
   });
 });

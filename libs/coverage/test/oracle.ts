@@ -1,5 +1,14 @@
 import { decompose } from '@belay/merkle';
-import type { Conflict, Ending, EpochFindings, GapReason, Missing, Span, Timing } from '@belay/coverage';
+import type {
+  Conflict,
+  CoverageStatus,
+  Ending,
+  EpochFindings,
+  GapReason,
+  Missing,
+  Span,
+  Timing,
+} from '@belay/coverage';
 import type { Arrival, SourceEpoch } from './world.js';
 
 /**
@@ -9,6 +18,8 @@ import type { Arrival, SourceEpoch } from './world.js';
  */
 type Told = Pick<EpochFindings, 'lines' | 'next' | 'missing' | 'unbound' | 'late' | 'ending' | 'matched'> & {
   readonly conflicts: readonly Omit<Conflict, 'computed'>[];
+  /** Lines that the sink says it gave up, in its last statement that arrived. */
+  readonly dropped: number;
 };
 
 interface Cover {
@@ -47,6 +58,7 @@ export function oracle(
   let matched = 0;
   let close: { seq: number; index: number; at: number; right?: boolean } | undefined;
   let last: number | undefined;
+  let stated0: { readonly size: number; readonly dropped: number } | undefined;
 
   const prefix = (): number => {
     let size = 0;
@@ -82,7 +94,10 @@ export function oracle(
     }
     if (stated !== undefined) {
       if (stated.size !== seq - 1) conflicts.push({ kind: 'misstated', from: seq, to: seq + 1, index });
-      else if (!claimed) wanted.push({ size: stated.size, index, lie: line.lie, keep: false });
+      else {
+        if (!claimed) wanted.push({ size: stated.size, index, lie: line.lie, keep: false });
+        if (stated.size >= (stated0?.size ?? 0)) stated0 = stated;
+      }
     }
     if (claimed) {
       unbound.add(seq);
@@ -95,6 +110,8 @@ export function oracle(
         else conflicts.push({ kind: 'gap', from: claim.from, to: claim.to, index: claim.index });
       }
     } else cover.set(seq, { right: genuine });
+    if (kind === 'gap' && gap === undefined)
+      conflicts.push({ kind: 'misstated', from: seq, to: seq + 1, index });
     if (gap !== undefined) {
       gaps.push({ gap, index });
       const nodes = gap.hashed ? decompose(BigInt(gap.from - 1), BigInt(gap.to - 1)) : [];
@@ -193,7 +210,23 @@ export function oracle(
     conflicts,
     ending,
     matched,
+    dropped: stated0?.dropped ?? 0,
   };
+}
+
+/** The first row of the page's table that holds. `quiet` is in seconds. */
+export function statusIn(
+  { conflicts, missing, unbound, ending, dropped }: Told,
+  quiet: number,
+  { heartbeat, lateness, closeTimeout }: { heartbeat: number; lateness: number; closeTimeout: number },
+): CoverageStatus {
+  let absent = 0;
+  for (const { from, to } of missing) absent += to - from;
+  if (conflicts.length > 0) return 'conflict';
+  if (absent > 0 || unbound.length > 0) return 'gap';
+  if (ending !== undefined) return ending.compared && dropped === 0 ? 'complete' : 'gap';
+  if (quiet > closeTimeout) return 'unclosed';
+  return quiet > heartbeat + lateness ? 'silent' : 'open';
 }
 
 export function spansOf(numbers: ReadonlySet<number>): Span[] {

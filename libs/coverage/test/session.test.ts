@@ -193,6 +193,31 @@ test('a call that only one sink saw, one they differ on, and identical ones that
   expect(log.coverage(S).calls[1]).toMatchObject({ identical: 3, outcome: 'different' });
 });
 
+test('of identical calls, each outcome counts as often as it was seen', () => {
+  const { log, proxy, hook } = setUp();
+  for (const [sink, results] of [
+    [proxy, ['x', 'y', 'z']],
+    [hook, ['x', 'x']],
+  ] as const) {
+    results.forEach((result, n) => {
+      const same = { session: S, call: `weak:${keyed(`ls ${n}`)}` };
+      sink.say('call', { ...same, match: keyed('ls args') });
+      sink.say('result', { ...same, match: keyed(result) });
+    });
+  }
+  expect(log.coverage(S).calls).toMatchObject([{ identical: 3, arguments: 'same', outcome: 'different' }]);
+});
+
+test('an agent opens no session, whatever sink it writes as', () => {
+  const { log } = setUp({ sessions: [{ kind: 'k', opens: ['plain'], required: ['plain'] }] });
+  const plain = log.sink('plain', { keyed: false });
+  plain.open();
+  log.append(plain.line('session.open', { session: S }), { ...plain.by, role: 'agent' });
+  expect(log.coverage(S).kinds).toEqual([]);
+  log.append(plain.line('session.open', { session: S }, 3), plain.by);
+  expect(log.coverage(S).kinds).toEqual(['k']);
+});
+
 test('goes on from its stored state', () => {
   const { log, proxy, hook } = setUp();
   for (const sink of [proxy, hook]) {

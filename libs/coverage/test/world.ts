@@ -15,11 +15,13 @@ const TOKEN = 'tok_01kdvdna00081040g2081040g2';
 
 /** What a sink does next. `drop` makes the next lines miss the spool, until the `gap` line that `speak` brings. */
 export type Step =
-  | { readonly do: 'note' | 'beat' | 'speak' | 'wrongRoot' | 'wrongSize' | 'close' }
+  | { readonly do: 'note' | 'beat' | 'speak' | 'wrongRoot' | 'wrongSize' | 'wrongGap' | 'close' }
   | {
       readonly do: 'drop';
-      readonly hashes: 'right' | 'wrong' | 'none';
+      readonly hashes: 'right' | 'wrong' | 'short' | 'none';
       readonly reason: 'overflow' | 'filtered' | 'lost';
+      /** The lines leave all the same: what wrote them down did not know. */
+      readonly leaks?: boolean;
     };
 
 export interface EpochScript {
@@ -101,11 +103,20 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     weight: 3,
     arbitrary: fc.record({
       do: fc.constant('drop' as const),
-      hashes: fc.constantFrom('right', 'right', 'right', 'none', 'wrong'),
+      hashes: fc.constantFrom('right', 'right', 'right', 'none', 'wrong', 'short'),
       reason: fc.constantFrom('overflow', 'filtered', 'lost'),
+      leaks: fc.boolean(),
     }),
   },
-  { weight: 1, arbitrary: fc.constantFrom<Step>({ do: 'wrongRoot' }, { do: 'wrongSize' }, { do: 'close' }) },
+  {
+    weight: 1,
+    arbitrary: fc.constantFrom<Step>(
+      { do: 'wrongRoot' },
+      { do: 'wrongSize' },
+      { do: 'wrongGap' },
+      { do: 'close' },
+    ),
+  },
 );
 
 const honestStep: fc.Arbitrary<Step> = fc.oneof(
@@ -179,8 +190,9 @@ function sourceOf(sink: string, base: number, scripts: readonly EpochScript[]): 
       const time = new Date(START).toISOString();
       const bytes = Buffer.from(JSON.stringify({ v: 1, log: ORIGIN, sink, epoch, seq, kind, time, attrs }));
       const leaf = tree.append(bytes);
-      const emitted = must || hole === undefined;
-      if (!emitted) {
+      const inside = !must && hole !== undefined;
+      const emitted = !inside || hole?.drop.leaks === true;
+      if (inside) {
         dropped++;
         hole?.leaves.append(leaf);
       }
@@ -212,13 +224,20 @@ function sourceOf(sink: string, base: number, scripts: readonly EpochScript[]): 
           ? undefined
           : drop.hashes === 'right'
             ? right
-            : [leafHash(Buffer.from('other')).toString('base64'), ...right.slice(1)];
+            : drop.hashes === 'short'
+              ? right.slice(1)
+              : [leafHash(Buffer.from('other')).toString('base64'), ...right.slice(1)];
       write(
         'gap',
         { first: span.from, last, reason: drop.reason, hashes },
         {
           lie: drop.hashes === 'wrong',
-          gap: { from: span.from, to: last + 1, hashed: hashes !== undefined, reason: drop.reason },
+          gap: {
+            from: span.from,
+            to: last + 1,
+            hashed: drop.hashes === 'right' || drop.hashes === 'wrong',
+            reason: drop.reason,
+          },
         },
         true,
       );
@@ -250,7 +269,11 @@ function sourceOf(sink: string, base: number, scripts: readonly EpochScript[]): 
         hole ??= { from: tree.size + 1, leaves: CompactRange.empty(BigInt(tree.size)), drop: each };
       } else if (each.do === 'note') write('x.note', { n: tree.size });
       else if (each.do === 'beat') state('heartbeat');
-      else if (each.do === 'wrongRoot') state('heartbeat', 'root');
+      else if (each.do === 'wrongGap') {
+        // It speaks of its own number, too.
+        const last = tree.size + 1;
+        write('gap', { first: last, last, reason: 'lost', hashes: [] }, { lie: true });
+      } else if (each.do === 'wrongRoot') state('heartbeat', 'root');
       else if (each.do === 'wrongSize') state('heartbeat', 'size');
       else if (each.do === 'close') {
         speak();

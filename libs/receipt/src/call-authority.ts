@@ -250,14 +250,9 @@ function replayFault(
     return 'not_run';
   const citations = cited(verdict);
   if (citations.length !== 3) return 'not_cited';
-  const entries: SentEntry[] = [];
-  for (const { index, leaf } of citations) {
-    const bytes = evidence.bytesAt(index);
-    const entry = evidence.entryAt(index);
-    if (bytes === undefined || entry?.by !== 'sender' || index >= verdict.line.index) return 'absent';
-    if (leafHash(bytes).toString('base64') !== leaf) return 'leaf';
-    entries.push(entry);
-  }
+  const broken = citationFault(verdict, evidence);
+  if (broken !== undefined) return broken;
+  const entries = citations.map(({ index }) => evidence.entryAt(index));
   const [pre, begun, ended] = entries as [SentEntry, SentEntry, SentEntry];
   const own = ({ envelope, line }: SentEntry, kind: string): boolean =>
     envelope.kind === kind &&
@@ -273,6 +268,18 @@ function replayFault(
   const [before, after] = [pre.line.index, ended.line.index];
   if (begun.line.index >= after || before >= after) return 'other';
   return evidence.heads.some((size) => before < size && size <= after) ? undefined : 'head';
+}
+
+/** What is wrong with what a verdict cites, however much that is: it has to be there before it, and be what it says. */
+export function citationFault(verdict: SentEntry, evidence: SessionEvidence): 'absent' | 'leaf' | undefined {
+  for (const { index, leaf } of cited(verdict)) {
+    const bytes = evidence.bytesAt(index);
+    if (bytes === undefined || evidence.entryAt(index)?.by !== 'sender' || index >= verdict.line.index) {
+      return 'absent';
+    }
+    if (leafHash(bytes).toString('base64') !== leaf) return 'leaf';
+  }
+  return undefined;
 }
 
 /** Pre-state, call and result as a verdict cites them; fewer when it does not cite all three in full. */

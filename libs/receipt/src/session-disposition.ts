@@ -10,6 +10,7 @@ import {
   type CallAuthorityLevel,
   type CallAuthorityReason,
   callAuthority,
+  citationFault,
   isReplayed,
   type Replay,
   replaysOf,
@@ -167,7 +168,10 @@ function dispositionOf(
 ): SessionDisposition {
   const verdicts = evidence.verdicts.filter(({ envelope }) => evidence.members.has(envelope.sink));
   const words = verdicts.filter((verdict) => verifierFault(verdict, evidence.standing) === undefined);
-  const fails = words.filter(({ envelope }) => envelope.attrs?.['status'] === 'FAIL');
+  // One whose citations do not hold proves nothing; it is named below.
+  const fails = words.filter(
+    (word) => word.envelope.attrs?.['status'] === 'FAIL' && citationFault(word, evidence) === undefined,
+  );
 
   const contested = contestedReasons(coverage, evidence, words);
   if (isSome(contested)) return { status: 'contested', reasons: contested };
@@ -214,9 +218,14 @@ function dispositionOf(
   for (const word of verdicts) {
     const { status, cause, call_index: cites } = word.envelope.attrs ?? {};
     const verdict = word.line.index;
-    if (status === 'UNVERIFIED') unverified.push({ reason: 'verdict_unverified', verdict, ...causeOf(cause) });
+    if (status === 'UNVERIFIED')
+      unverified.push({ reason: 'verdict_unverified', verdict, ...causeOf(cause) });
     // One that cites no call is about the session as a whole: it fails it, or adds nothing to its calls.
-    else if (!words.includes(word) || (cites !== undefined && !held.has(verdict))) {
+    else if (
+      !words.includes(word) ||
+      citationFault(word, evidence) !== undefined ||
+      (cites !== undefined && !held.has(verdict))
+    ) {
       unverified.push({ reason: 'verdict_rejected', verdict });
     }
   }

@@ -159,6 +159,38 @@ describe('disposition', () => {
     expect([...found].sort()).toEqual([...SESSION_DISPOSITIONS].sort());
   });
 
+  test('a FAIL that does not prove what it is about is no violation, and no affirmation either', () => {
+    for (const attrs of [
+      { call_leaf: new SessionLog().sink('x').log.leaf(0) },
+      { call_index: undefined, result_index: 99_999 },
+      { call_index: undefined, call_leaf: undefined, pre_leaf: keyed('x').slice(0, 43).padEnd(44, '=') },
+    ]) {
+      const session = new Session({ calls: 1 });
+      session.verifier.open();
+      const { entries } = session.log;
+      const at = (kind: string): number =>
+        entries.findIndex((entry) => entry.by === 'sender' && entry.envelope.kind === kind);
+      const cited = { pre: at('state'), call: at('call'), result: at('result'), name: 'call 0' };
+      const pre_leaf = session.log.leaf(0);
+      session.verdict(cited, { status: 'FAIL', ...attrs, ...('pre_leaf' in attrs ? { pre_leaf } : {}) });
+      session.verifier.stated('epoch.close');
+      expect(session.judge().disposition.status).toBe('unverified');
+      expect(reasonsOf(session.judge())).toEqual(['verdict_rejected']);
+    }
+    const session = new Session({ calls: 1 });
+    session.verifier.open();
+    session.verifier.say('verdict', {
+      session: S,
+      attrs: { status: 'FAIL', mode: 'none', cause: 'CI_WEAKENED' },
+    });
+    expect(session.judge().disposition.status).toBe('violated');
+    const passed = new Session({ calls: 1 });
+    passed.verifier.open();
+    passed.verifier.say('verdict', { session: S, attrs: { status: 'PASS', mode: 'none' } });
+    passed.verifier.stated('epoch.close');
+    expect(passed.judge().disposition.status).toBe('affirmed');
+  });
+
   test('what one sink says that another does not is contested', () => {
     const session = new Session();
     session.proxy.open();
@@ -228,6 +260,25 @@ describe('authority', () => {
     expect(log.entries).toHaveLength(0);
   });
 
+  test('a line signed under another key than the declared one observes nothing, nor does one from before the key', () => {
+    const session = new Session({ calls: 0 });
+    const said = { session: S, call: keyed('a'), match: keyed('a args') };
+    const sink = session.log.sink('extra', { kind: 'proxy', domain: 'desk' });
+    sink.open();
+    session.log.append(sink.line('call', said), { ...sink.by, signed: '0123456789abcdef' });
+    expect(authority(session).level).toBe('asserted');
+    const early = new Session({ calls: 0 });
+    const late = early.log.sink('extra', { kind: 'proxy', declared: false });
+    late.open();
+    const signed = session.log.sink('extra', { kind: 'proxy' }).by.signed;
+    early.log.append(late.line('call', said), { ...late.by, signed });
+    early.log.sink('extra', { kind: 'proxy' });
+    expect(authority(early)).toMatchObject({
+      level: 'asserted',
+      reasons: [{ reason: 'unkeyed' }, { reason: 'not_replayed' }],
+    });
+  });
+
   test("a verifier of the recorder's own domain is named as such", () => {
     expect(authority(new Session({ verifierDomain: 'desk' })).by).toContainEqual(
       expect.objectContaining({ level: 'replayed', recorder: 'same domain' }),
@@ -238,12 +289,50 @@ describe('authority', () => {
     ...session.call('other'),
     name: 'call 0',
   });
+  test('of calls that can not be told apart, all have to be run again', () => {
+    const session = new Session({ calls: 0 });
+    session.proxy.open();
+    session.verifier.open();
+    const done = [1, 2].map((n) => {
+      const call = `weak:${keyed(`ls ${n}`)}`;
+      const pre = session.proxy.say('state', { session: S, attrs: { state: keyed('s'), phase: 'pre' } });
+      const begun = session.proxy.say('call', { session: S, call, match: keyed('ls') });
+      return { pre, call: begun, result: session.proxy.say('result', { session: S, call }), name: call };
+    });
+    session.verdict(done[0] as (typeof done)[0]);
+    expect(authority(session)).toMatchObject({ level: 'observed' });
+    expect(authority(session).reasons).toContainEqual({ reason: 'one_of_identical', identical: 2 });
+    session.verdict(done[0] as (typeof done)[0]);
+    expect(authority(session)).toMatchObject({ level: 'observed' });
+    session.verdict(done[1] as (typeof done)[0]);
+    expect(authority(session)).toMatchObject({ level: 'replayed' });
+  });
+
+  const cite = (session: Session, part: string, index: number): Record<string, unknown> => ({
+    [`${part}_index`]: index,
+    [`${part}_leaf`]: session.log.leaf(index),
+  });
+  /** A line of another session in place of what a verdict has to cite. */
+  const abroad = (session: Session, part: string, kind: string, said: object): Record<string, unknown> =>
+    cite(session, part, session.proxy.say(kind, { ...said, session: 'run-2' }));
+  const post = (session: Session): Record<string, unknown> => {
+    const said = { session: S, attrs: { state: keyed('state call 0'), phase: 'post' } };
+    const index = session.proxy.say('state', said);
+    session.proxy.say('result', { session: S, call: keyed('call 0'), match: keyed('call 0 result') });
+    return { ...cite(session, 'pre', index), ...cite(session, 'result', session.log.entries.length - 1) };
+  };
   test.each<[string, Record<string, unknown> | ((session: Session) => Record<string, unknown>)]>([
     ['not_run', { mode: 'none' }],
     ['not_run', { replays: 0 }],
     ['not_cited', { pre_leaf: undefined }],
     ['absent', { result_index: 99_999 }],
     ['leaf', (session) => ({ result_leaf: session.log.leaf(0) })],
+    [
+      'other',
+      (session) => abroad(session, 'pre', 'state', { attrs: { state: keyed('state call 0'), phase: 'pre' } }),
+    ],
+    ['other', (session) => abroad(session, 'result', 'result', { call: keyed('call 0') })],
+    ['other', (session) => post(session)],
     ['other', { pre: `sha256:${'0'.repeat(64)}` }],
     [
       'other',
@@ -371,6 +460,7 @@ describe('nothing that a sender controls', () => {
   test('raises the authority of a call above what its credentials allow', () => {
     const who = [
       ['agent', { role: 'agent', keyed: false }, 'asserted'],
+      ['keyed agent', { role: 'agent', kind: 'proxy', domain: 'e' }, 'asserted'],
       ['unkeyed', { role: 'sink', keyed: false, kind: 'proxy', domain: 'a' }, 'asserted'],
       ['unkeyed verifier', { role: 'verifier', keyed: false, kind: 'verifier', domain: 'b' }, 'asserted'],
       ['otlp', { role: 'sink', kind: 'otlp', domain: 'c' }, 'asserted'],
@@ -393,7 +483,7 @@ describe('nothing that a sender controls', () => {
           for (const sink of sinks) sink.open();
           // Something that can be corroborated, by those of these sinks that could.
           for (const kind of ['call', 'result'] as const) {
-            for (const n of [5, 6, 7]) {
+            for (const n of [6, 7, 8]) {
               const fit = { kind, call: 'base', match: 'fit', session: S, conflict: false } as const;
               if (n < upTo)
                 write(session, sinks[n] as LogSink, { ...fit, status: 'PASS', kindOfSink: 'proxy' });
@@ -462,6 +552,7 @@ describe('affirmed', () => {
     'a session that goes on': ['open', 'not_closed'],
     'a required sink that is silent': ['incomplete', 'coverage'],
     'an unsigned line': ['unverified', 'unsigned'],
+    'a required sink that is not closed': ['open', 'not_closed'],
     'calls without a name': ['unverified', 'unnamed_calls'],
     'a conflict': ['contested', 'coverage'],
     'a second story that names it': ['contested', 'coverage'],
@@ -599,6 +690,11 @@ describe('affirmed', () => {
       session.verdict({ pre: first, call: first, result: first, name: 'call 0' });
       session.verifier.stated('epoch.close');
       return session.judge();
+    },
+    'a required sink that is not closed': (session, n) => {
+      const coverage = session.log.coverage(S);
+      const members = coverage.members.map((each, i) => (i === n % 2 ? { ...each, closed: false } : each));
+      return session.judge({ ...coverage, members });
     },
     'a statement of another member that is not complete': (session, n) => {
       const coverage = session.log.coverage(S);

@@ -11,6 +11,7 @@ import {
   SessionCoverage,
   type SessionStatement,
   SinkChain,
+  type SinkStatement,
   sinkStatement,
   timingOf,
 } from '@belay/coverage';
@@ -150,40 +151,58 @@ export class SessionLog {
 
   /** What coverage says of a session, so many seconds after the last entry. */
   coverage(session: string, later = 0): SessionStatement {
-    const timing = timingOf(this.policy);
-    const epochs = new Map<string, EpochCoverage>();
+    return this.statements(session, later).session;
+  }
+
+  /** The statements on every epoch and sink, by their first entries, and on a session. */
+  statements(
+    session: string,
+    later = 0,
+  ): {
+    readonly epochs: readonly EpochStatement[];
+    readonly sinks: readonly SinkStatement[];
+    readonly session: SessionStatement;
+  } {
+    const { policy } = this;
+    const timing = timingOf(policy);
+    const coverages = new Map<string, EpochCoverage>();
     const chains = new Map<string, SinkChain>();
     const reducer = new SessionCoverage({ log: ORIGIN, session });
     for (const entry of this.sent()) {
       const { sink, epoch } = entry.envelope;
       const key = `${sink} ${epoch}`;
-      if (!epochs.has(key)) epochs.set(key, new EpochCoverage({ log: ORIGIN, sink, epoch }));
+      if (!coverages.has(key)) coverages.set(key, new EpochCoverage({ log: ORIGIN, sink, epoch }));
       if (!chains.has(sink)) chains.set(sink, new SinkChain({ log: ORIGIN, sink }));
-      epochs.get(key)?.apply(entry, timing);
+      coverages.get(key)?.apply(entry, timing);
       chains.get(sink)?.apply(entry);
       if (entry.envelope.session === session) reducer.apply(entry);
     }
     const asOf = { size: this.entries.length, time: new Date(this.now + later * 1_000).toISOString() };
-    const { policy } = this;
+    const epochs = new Map(
+      [...coverages].map(([key, coverage]) => {
+        const account = chains.get(coverage.sink)?.account(coverage.epoch);
+        return [key, epochStatement(coverage, { asOf, policy, account })];
+      }),
+    );
     const epochOf = (sink: string, epoch: string): EpochStatement =>
-      epochStatement(epochs.get(`${sink} ${epoch}`) as EpochCoverage, {
+      epochs.get(`${sink} ${epoch}`) as EpochStatement;
+    const sinks = new Map(
+      [...chains].map(([sink, chain]) => [
+        sink,
+        sinkStatement(chain, { asOf, policy: policyDigest(policy) }, (epoch) => epochOf(sink, epoch)),
+      ]),
+    );
+    return {
+      epochs: [...epochs.values()],
+      sinks: [...sinks.values()],
+      session: reducer.statement({
         asOf,
         policy,
-        account: chains.get(sink)?.account(epoch),
-      });
-    return reducer.statement({
-      asOf,
-      policy,
-      declared: [...this.declared.values()],
-      epochOf,
-      sinkOf: (sink) => {
-        const chain = chains.get(sink);
-        return (
-          chain &&
-          sinkStatement(chain, { asOf, policy: policyDigest(policy) }, (epoch) => epochOf(sink, epoch))
-        );
-      },
-    });
+        declared: [...this.declared.values()],
+        epochOf,
+        sinkOf: (sink) => sinks.get(sink),
+      }),
+    };
   }
 
   #received(): string {
