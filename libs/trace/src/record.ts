@@ -176,7 +176,7 @@ export interface WorkspaceState {
   readonly group?: number | undefined;
   /** Of `post`: calls in the group. */
   readonly calls?: number | undefined;
-  /** Of `unrestorable`: why, by a name of section 10, and what it is about. */
+  /** Of `unrestorable`: why, by a name of section 12, and what it is about. */
   readonly cause?: string | undefined;
   readonly path?: string | undefined;
   readonly detail?: string | undefined;
