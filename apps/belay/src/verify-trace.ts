@@ -6,6 +6,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type Change,
   Contents,
@@ -33,7 +34,6 @@ import {
   reduce,
   type Run,
   tally,
-  type Verdict,
   type WorldDoubt,
 } from '@belay/verdict';
 import { type ShownChange, type TurnPart, type Part, type Verification } from './verification.js';
@@ -68,8 +68,10 @@ export interface VerifyParts {
   readonly caps: readonly Cause[];
   readonly invariants: (interval: Interval, contents: Contents) => Promise<readonly Judgement[]>;
   readonly show: (changes: readonly Change[], contents: Contents) => readonly ShownChange[];
-  /** Only this turn, counted from 1; the ones before it are played all the same. */
+  /** Only this turn, counted from 1; the ones before it are played all the same, unless it is `isolated`. */
   readonly turn: number | undefined;
+  /** A server of its own, that is told of no other call. */
+  readonly isolated: boolean;
   /** Sessions that are played at most; at least two are needed for a FAIL. */
   readonly replays: number;
   /** Milliseconds a call may take beyond twice what it took in the record. */
@@ -92,8 +94,14 @@ interface Seen {
   readonly run: Run;
   readonly diverged: boolean;
   readonly driftApplied: boolean;
-  readonly denied: { readonly network: readonly string[]; readonly other: readonly string[] };
+  readonly denied: Denied;
   readonly ms: number;
+}
+
+/** What a boundary refused during a group, by what was attempted. */
+interface Denied {
+  readonly network: readonly string[];
+  readonly other: readonly string[];
 }
 
 /** One call of the record, and what every replay made of it. */
@@ -108,8 +116,14 @@ interface Turn {
   readonly delta: readonly Change[] | undefined;
   readonly annotations: Annotations;
   readonly record: Run;
+  readonly denied: Denied;
   readonly seen: Seen[];
+  /** As the same calls were answered one after the other, the last one first; of calls that overlapped. */
+  reversed: Seen | undefined;
 }
+
+/** More calls that overlapped are not tried in another order. */
+const MAX_GROUP = 32;
 
 const digestOf = (record: StateRecord | undefined): string | undefined =>
   record !== undefined && /^sha256:[0-9a-f]{64}$/.test(record.state) ? record.state : undefined;
@@ -131,9 +145,8 @@ class Verifier {
   readonly #states: RecordedStates | undefined;
   readonly #contents: Contents | undefined;
   readonly #turns: Turn[] = [];
-  /** `state` records in order, with the turn that each came before. */
-  readonly #record: { readonly state: StateRecord; readonly turn: number }[] = [];
   readonly #doubts = new Set<WorldDoubt>();
+  readonly #sandbox: NonNullable<TraceReport['open']>['sandbox'];
   #start = 0;
   #restore = 0;
   #failure: Cause | undefined;
@@ -143,6 +156,7 @@ class Verifier {
     this.#parts = parts;
     this.#report = report;
     this.#survey = surveyed;
+    this.#sandbox = report.open?.sandbox;
     this.#states = parts.store && new RecordedStates(parts.store);
     this.#contents = parts.store && new Contents(parts.store);
     if (world.server.length > 0) this.#doubts.add('SERVER_CHANGED');
@@ -154,21 +168,31 @@ class Verifier {
     const { replays, now } = this.#parts;
     for (let run = 0; run < Math.max(1, replays); run++) {
       const began = now();
-      if (run > 0 && !this.#turns.some((turn) => isUndecided(turn, this.#contents))) return;
-      await this.#session(run);
-      if (this.#failure !== undefined || run + 1 >= replays) return;
-      await new Promise((resolve) => setTimeout(resolve, Math.max(0, APART - (now() - began))));
+      if (run > 0 && !this.#turns.some((turn) => isUndecided(turn, this.#contents))) break;
+      await this.#session(run, 'recorded');
+      if (this.#failure !== undefined || this.#parts.signal.aborted) return;
+      if (run + 1 < replays) await this.#apart(began);
     }
+    const overlapping = this.#turns.some(({ group }) => group.length > 1 && group.length <= MAX_GROUP);
+    if (overlapping && !this.#parts.isolated) await this.#session(replays, 'reversed');
   }
 
-  async #session(run: number): Promise<void> {
-    const { trace, store, server, hide, signal, now, timeout } = this.#parts;
+  async #apart(began: number): Promise<void> {
+    const { now, signal } = this.#parts;
+    if (!this.#turns.some((turn) => isUndecided(turn, this.#contents))) return;
+    await sleep(Math.max(0, APART - (now() - began)), undefined, { signal }).catch(() => undefined);
+  }
+
+  async #session(run: number, order: 'recorded' | 'reversed'): Promise<void> {
+    const { trace, store, server, hide, signal, now, timeout, isolated, turn: only } = this.#parts;
     if (server === undefined) {
       this.#failure = 'REPLAY_NOT_STARTED';
       return;
     }
     const folder = mkdtempSync(join(tmpdir(), 'belay-replay-'));
     let contained: ContainedServer | undefined;
+    const stop = (): void => void contained?.kill();
+    signal.addEventListener('abort', stop);
     const workspace =
       store &&
       this.#contents &&
@@ -189,11 +213,14 @@ class Verifier {
             from: at.toString(),
             to: from.toString(),
           })),
-          profile: 'default',
+          profile: this.#sandbox?.profile === 'strict' ? 'strict' : 'default',
           hide,
-          loopback: true,
+          loopback: this.#sandbox?.network !== 'deny',
         });
         if (run === 0) this.#start = now() - before;
+        const { backend } = contained.record;
+        if (this.#sandbox !== undefined && this.#sandbox.backend !== backend)
+          this.#doubts.add('SANDBOX_DIFFERS');
         return contained;
       };
       const tools = new Map<string, Annotations>();
@@ -204,17 +231,24 @@ class Verifier {
         stateOf: (record) => this.#known(record),
         timeout,
         now,
+        order,
+        ...(only === undefined ? {} : isolated ? { only, until: only } : { until: only }),
       });
       for await (const each of played) {
         if (signal.aborted) return;
         if (each.type === 'request') this.#request(each, tools, run);
         else {
-          this.#group(each, tools, run, turn, contained);
+          if (order === 'recorded') this.#group(each, tools, run, turn, contained);
+          else this.#reversed(each, turn, contained);
           turn += each.calls.length;
           this.#parts.onProgress(turn, this.#survey.toolCalls);
         }
       }
+    } catch (error) {
+      if (!signal.aborted) throw error;
     } finally {
+      signal.removeEventListener('abort', stop);
+      await contained?.kill();
       workspace?.close();
       rmSync(folder, { recursive: true, force: true });
     }
@@ -259,17 +293,9 @@ class Verifier {
     before: number,
     server: ContainedServer | undefined,
   ): void {
-    const { calls, pre, post, driftApplied, diverged } = group;
+    const { calls, pre, post } = group;
     const numbers = calls.map((_, i) => before + i + 1);
-    const denials = server?.denials() ?? [];
-    const denied = {
-      network: denials
-        .filter(({ operation }) => operation === 'connect' || operation === 'send')
-        .map(({ address }) => address ?? '?'),
-      other: denials
-        .filter(({ operation }) => operation !== 'connect' && operation !== 'send')
-        .map((each) => `${each.operation} ${each.path ?? each.syscall}`),
-    };
+    const seen = this.#seen(group, server);
     const recordedDelta = run === 0 ? this.#between(pre, post) : undefined;
     for (const [i, call] of calls.entries()) {
       const number = before + i + 1;
@@ -285,28 +311,45 @@ class Verifier {
           delta: recordedDelta,
           annotations: tools.get(call.call.tool ?? '') ?? {},
           record: runOf(call.call.time, recordedDelta),
+          denied: deniedOf(group.denials),
           seen: [],
+          reversed: undefined,
         });
       }
-      this.#turns[number - 1]?.seen.push({
-        silence:
-          call.replayed === undefined
-            ? 'NOT_REPLAYED'
-            : 'silence' in call.replayed
-              ? call.replayed.silence
-              : undefined,
-        answer:
-          call.replayed !== undefined && 'response' in call.replayed
-            ? answerOf(call.replayed.response)
-            : undefined,
-        delta: group.delta,
-        run: runOf(call.sent, group.delta),
-        diverged: diverged > 0,
-        driftApplied,
-        denied,
-        ms: call.took,
-      });
+      this.#turns[number - 1]?.seen.push(seen[i] as Seen);
     }
+  }
+
+  #reversed(group: PlayedGroup<Change>, before: number, server: ContainedServer | undefined): void {
+    for (const [i, seen] of this.#seen(group, server).entries()) {
+      const turn = this.#turns[before + i];
+      if (turn !== undefined && turn.group.length > 1) turn.reversed = seen;
+    }
+  }
+
+  #seen(
+    { calls, delta, diverged, driftApplied }: PlayedGroup<Change>,
+    server: ContainedServer | undefined,
+  ): Seen[] {
+    const denied = deniedOf(
+      (server?.denials() ?? []).map(({ operation: op, path, address, syscall }) => ({
+        op,
+        path,
+        address,
+        syscall,
+      })),
+    );
+    return calls.map(({ replayed, sent, took }) => ({
+      silence: replayed === undefined ? 'NOT_REPLAYED' : 'silence' in replayed ? replayed.silence : undefined,
+      answer: replayed !== undefined && 'response' in replayed ? answerOf(replayed.response) : undefined,
+      // Of calls that overlapped, none has the change to itself; alone it has another one.
+      delta: this.#parts.isolated && calls.length > 1 ? undefined : delta,
+      run: runOf(sent, delta),
+      diverged: diverged > 0,
+      driftApplied,
+      denied,
+      ms: took,
+    }));
   }
 
   #between(pre: StateRecord | undefined, post: StateRecord | undefined): readonly Change[] | undefined {
@@ -357,7 +400,7 @@ class Verifier {
         problems: this.#report.problems.map(({ code, message }) => `${code}: ${message}`),
       },
       policy,
-      mode: 'session',
+      mode: this.#parts.isolated ? 'isolated' : 'session',
       caps,
       parts,
       tally: tally(parts.map(({ verdict }) => verdict)),
@@ -376,6 +419,7 @@ class Verifier {
     if (this.#report.gaps.some(({ reason }) => reason === 'write' || reason === 'observer'))
       caps.push('OBSERVATION_GAP');
     if (this.#world.unknown.length > 0) caps.push('SERVER_UNKNOWN');
+    if (this.#sandbox === undefined || this.#sandbox.backend === 'none') caps.push('UNSANDBOXED');
     return [...new Set(caps)];
   }
 
@@ -400,6 +444,7 @@ class Verifier {
     const silence = this.#failure ?? seen.find((each) => each.silence !== undefined)?.silence;
     if (silence !== undefined) own.push(silence);
     else if (seen.length === 0) own.push('NOT_REPLAYED');
+    if (turn.group.length > MAX_GROUP) own.push('GROUP_TOO_LARGE');
     if (turn.recorded !== undefined && replays.length > 0 && silence === undefined) {
       judgements.push(...this.#judge(turn, replays));
     }
@@ -428,10 +473,14 @@ class Verifier {
   #judge(turn: Turn, replays: readonly Seen[]): readonly Judgement[] {
     const doubts = new Set(this.#doubts);
     if (replays.some(({ diverged }) => diverged)) doubts.add('REQUEST_DIVERGED');
-    if (replays.some(({ denied }) => denied.other.length > 0)) doubts.add('SANDBOX_DENIAL');
-    if (replays.some(({ denied }) => denied.network.length > 0)) doubts.add('NETWORK_REQUIRED');
+    const refused = replays.flatMap(({ denied }) => denied.other);
+    if (refused.some((each) => !turn.denied.other.includes(each))) doubts.add('SANDBOX_DENIAL');
+    const unreached = replays.flatMap(({ denied }) => denied.network);
+    if (unreached.some((each) => !turn.denied.network.includes(each)) && this.#hadNetwork)
+      doubts.add('NETWORK_REQUIRED');
+    if (this.#parts.isolated && turn.turn > 1) doubts.add('SESSION_STATE');
     const contents = this.#contents;
-    return judgeTurn({
+    const judgements = judgeTurn({
       runs: { recorded: turn.record, replays: replays.map(({ run }) => run) },
       recorded: {
         answer: answerOf(turn.recorded?.response),
@@ -439,10 +488,46 @@ class Verifier {
       },
       replayed: replays.map(({ answer, delta }) => ({ answer, ...(delta === undefined ? {} : { delta }) })),
       annotations: turn.group.length > 1 ? {} : turn.annotations,
-      egress: { denied: [], forbidden: () => false },
+      egress: {
+        denied: [...new Set([...turn.denied.network, ...unreached])],
+        forbidden: () => false,
+        // With the network closed, what was not refused was not tried.
+        ...(this.#hadNetwork ? {} : { reached: [] }),
+      },
       doubts: [...doubts],
       contentOf: (sha256) => contents?.get(sha256),
     });
+    const dependent = this.#isOrderDependent(turn, replays);
+    return dependent === undefined ? judgements : [...judgements, dependent];
+  }
+
+  /** The recording reached, or could have reached, what a replay can not. */
+  get #hadNetwork(): boolean {
+    return (
+      this.#sandbox === undefined || this.#sandbox.network === 'allow' || this.#sandbox.network === 'ports'
+    );
+  }
+
+  /** Calls that overlapped have to come to the same in another order, or nothing is known of what they would have done. */
+  #isOrderDependent(turn: Turn, replays: readonly Seen[]): Judgement | undefined {
+    const { reversed, group } = turn;
+    const [first] = replays;
+    if (group.length === 1 || reversed === undefined || first === undefined) return undefined;
+    const runs = { recorded: first.run, replays: [reversed.run] };
+    const excused = (outcome: string): boolean => outcome === 'reproduced' || outcome === 'volatile';
+    const answers = compare(first.answer, [reversed.answer], runs).outcome;
+    const deltas =
+      first.delta === undefined || reversed.delta === undefined
+        ? 'reproduced'
+        : compareDeltas(first.delta, [reversed.delta], runs, (sha256) => this.#contents?.get(sha256)).outcome;
+    if (reversed.silence === undefined && excused(answers) && excused(deltas)) return undefined;
+    return {
+      axis: 'A2',
+      kind: excused(answers) ? 'effect' : 'result',
+      status: 'UNVERIFIED',
+      cause: 'ORDER_DEPENDENT',
+      message: `turns ${group.join(', ')} overlapped, and come to something else one after the other`,
+    };
   }
 
   async #drift(
@@ -458,7 +543,7 @@ class Verifier {
     return {
       type: 'drift',
       before: turn,
-      by: 'unknown',
+      by: pre?.drift ?? 'unknown',
       verdict: reduce(judgements.length > 0 ? judgements : [NO_RULE], caps),
       changes: this.#parts.show(changes, this.#contents),
     };
@@ -499,6 +584,24 @@ function isUndecided(turn: Turn, contents: Contents | undefined): boolean {
   );
 }
 
+interface Attempt {
+  readonly op?: string | undefined;
+  readonly path?: string | undefined;
+  readonly address?: string | undefined;
+  readonly syscall?: string | undefined;
+}
+
+/** Of the record's denials as of a replay's: what was attempted, without what differs from run to run. */
+function deniedOf(attempts: readonly Attempt[]): Denied {
+  const isNetwork = ({ op }: Attempt): boolean => op === 'connect' || op === 'send';
+  return {
+    network: attempts.filter(isNetwork).map(({ address }) => address ?? '?'),
+    other: attempts
+      .filter((attempt) => !isNetwork(attempt))
+      .map(({ op, path, syscall }) => `${op ?? '?'} ${path ?? syscall ?? '?'}`),
+  };
+}
+
 const OBJECT = /(?:^|\/)\.git(?:\/.*)?\/objects\/([0-9a-f]{2})\/([0-9a-f]{38,62})$/;
 
 function runOf(now: number, delta: readonly Change[] | undefined): Run {
@@ -526,5 +629,3 @@ function noteTool(tool: unknown, tools: Map<string, Annotations>): void {
     ...(destructiveHint === undefined ? {} : { destructiveHint }),
   });
 }
-
-export type { Verdict };

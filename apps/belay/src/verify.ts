@@ -20,6 +20,7 @@ import { compareWorld, replayEnvironment } from './verify-world.js';
 
 export interface VerifyOptions {
   readonly turn?: number;
+  readonly isolated?: boolean;
   readonly replays: number;
   /** Seconds. */
   readonly timeout: number;
@@ -91,6 +92,7 @@ export async function verifyFile(
       invariants: () => Promise.resolve([]),
       show: shownChanges,
       turn: options.turn,
+      isolated: options.isolated === true,
       replays: options.replays,
       timeout: options.timeout * 1000,
       hide: [home, resolve(snapshots)].filter((folder) => existsSync(folder)),
@@ -130,6 +132,7 @@ export function exitOf(found: readonly Verification[], allowUnverified = false):
 async function runVerify(traces: readonly string[], options: VerifyOptions): Promise<void> {
   const config = readConfig();
   if (options.turn !== undefined && traces.length > 1) throw usage('--turn is of one trace');
+  if (options.isolated && options.turn === undefined) throw usage('--isolated is of one turn: --turn N');
   const stop = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
   const found: Verification[] = [];
@@ -150,6 +153,7 @@ export function register(program: Command): void {
     .description('judge traces by running them again against restored state')
     .argument('<trace...>', 'traces, as `belay proxy` writes them')
     .option('--turn <n>', 'only this call, counted from 1', count)
+    .option('--isolated', 'with --turn: by a server of its own that is told of no other call')
     .option('--replays <n>', 'sessions that are played at most; two are needed for a FAIL', count, 2)
     .option('--timeout <seconds>', 'how much longer a call may take than it took', seconds, 10)
     .option('--server <command...>', 'command line of the server, in place of the recorded one')

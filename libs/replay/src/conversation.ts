@@ -52,7 +52,6 @@ export class Conversation {
   readonly #numbers = new Map<number, number>();
   readonly #answers = new Map<number, Response>();
   readonly #waiting = new Map<number, Waiting>();
-  #calls = 0;
   #bytes = 0;
   #over: Silence | undefined;
   #diverged = 0;
@@ -87,13 +86,14 @@ export class Conversation {
     return this.#diverged;
   }
 
-  /** Writes a frame as it was recorded. */
-  send(frame: Buffer): void {
-    for (const message of readFrame(frameOf(frame)).messages) this.#observe('c2s', message);
+  /** Writes a frame as it was recorded; `calls` are the numbers that its requests go by. */
+  send(frame: Buffer, calls: readonly number[]): void {
+    const numbers = [...calls];
+    for (const message of readFrame(frameOf(frame)).messages) this.#observe('c2s', message, numbers);
     this.#write(frame);
   }
 
-  /** The answer to the client's `call`-th request, waited for up to `ms`. Each answer is given out once. */
+  /** The answer to the request with this number, waited for up to `ms`. Each answer is given out once. */
   answer(call: number, ms: number): Promise<Answer> {
     const response = this.#answers.get(call);
     if (response !== undefined) {
@@ -142,10 +142,12 @@ export class Conversation {
     });
   }
 
-  #observe(dir: Direction, message: Message): void {
+  #observe(dir: Direction, message: Message, numbers: number[] = []): void {
     const seen = this.#correlator.observe(dir, message);
-    if (seen.type === 'call' && dir === 'c2s') this.#numbers.set(seen.call.call, ++this.#calls);
-    else if (seen.type === 'call') this.#serve(seen.request);
+    if (seen.type === 'call' && dir === 'c2s') {
+      const number = numbers.shift();
+      if (number !== undefined) this.#numbers.set(seen.call.call, number);
+    } else if (seen.type === 'call') this.#serve(seen.request);
     else if (seen.type === 'answer' && dir === 's2c') {
       const call = this.#numbers.get(seen.call.call);
       this.#numbers.delete(seen.call.call);

@@ -73,6 +73,15 @@ export interface SessionOptions<Change> {
   readonly world: World<Change> | undefined;
   /** Whether a state of the record can be restored, and its digest. */
   readonly stateOf: (record: StateRecord) => string | undefined;
+  /**
+   * `recorded`: calls that overlapped overlap again. `reversed`: of those that were made before the first of them was
+   * answered, one after the other, the last one first.
+   */
+  readonly order: 'recorded' | 'reversed';
+  /** Only this call is made, counted among the calls of tools from 1; one that overlapped is made alone. */
+  readonly only?: number | undefined;
+  /** Nothing is played past the group with this one. */
+  readonly until?: number | undefined;
   /** Milliseconds a call may take beyond twice what it took in the record. */
   readonly timeout: number;
   readonly now: () => number;
@@ -82,7 +91,10 @@ export interface SessionOptions<Change> {
 /** From the end of its input to the end of the server, milliseconds. */
 const CLOSING = 2_000;
 
-type Open = { -readonly [K in keyof PlayedCall]: PlayedCall[K] } & { waiting: Promise<Answer> | undefined };
+type Open = { -readonly [K in keyof PlayedCall]: PlayedCall[K] } & {
+  readonly isMade: boolean;
+  waiting: Promise<Answer> | undefined;
+};
 
 /** Plays a trace. What comes back is in the order of the record. */
 export async function* playSession<Change>(
@@ -92,7 +104,10 @@ export async function* playSession<Change>(
 ): AsyncGenerator<PlayedGroup<Change> | PlayedRequest> {
   const player = new Player(path, surveyed, options);
   try {
-    for await (const step of script(readTrace(path))) yield* player.step(step);
+    for await (const step of script(readTrace(path))) {
+      yield* player.step(step);
+      if (player.isDone) break;
+    }
     yield* player.end();
   } finally {
     await player.dispose();
@@ -114,11 +129,21 @@ class Player<Change> {
   #delta: readonly Change[] | undefined;
   #denials: (TraceRecord & { type: 'denial' })[] = [];
   #divergedBefore = 0;
+  /** Frames with calls of a group that are sent one by one, when it is known which of them overlapped. */
+  #held: (Step & { type: 'send' })[] = [];
+  /** Calls of tools in the groups before. */
+  #before = 0;
 
   constructor(path: string, surveyed: Survey, options: SessionOptions<Change>) {
     this.#fd = openSync(path, 'r');
     this.#survey = surveyed;
     this.#options = options;
+  }
+
+  /** What was asked for has been played. */
+  get isDone(): boolean {
+    const { until } = this.#options;
+    return until !== undefined && this.#before >= until;
   }
 
   async *step(step: Step): AsyncGenerator<PlayedGroup<Change> | PlayedRequest> {
@@ -128,9 +153,10 @@ class Player<Change> {
         else if (step.record.type === 'denial') this.#denials.push(step.record);
         return;
       case 'send':
-        await this.#send(step);
+        await this.#take(step);
         return;
       case 'receive':
+        await this.#release();
         for (const answer of step.answers) yield* this.#receive(answer);
         return;
     }
@@ -159,10 +185,15 @@ class Player<Change> {
         this.#driftApplied = (await this.#options.world.enter(state)) === 'changed';
         return;
       case 'post':
+        await this.#release();
         await Promise.all([...this.#calls.values()].map((call) => this.#await(call)));
         this.#post = record;
         // Without a known state before, there is nothing that a change could be told from.
-        if (this.#pre !== undefined && this.#options.stateOf(this.#pre) !== undefined) {
+        if (
+          this.#pre !== undefined &&
+          this.#options.stateOf(this.#pre) !== undefined &&
+          [...this.#calls.values()].some(({ isMade }) => isMade)
+        ) {
           this.#delta = await this.#options.world?.delta();
         }
         if (this.#isComplete()) yield* this.#flush();
@@ -172,14 +203,14 @@ class Player<Change> {
     }
   }
 
-  async #send(step: Step & { type: 'send' }): Promise<void> {
+  async #take(step: Step & { type: 'send' }): Promise<void> {
     for (const call of step.cancels) {
       const open = this.#calls.get(call);
       if (open !== undefined) open.cancelled = true;
     }
     if (step.answersOnly) return;
-    const bytes = step.lost ? undefined : this.#bytesAt(step.offset);
-    const sent = this.#options.now();
+    const isCall = step.calls.some(({ method }) => method === 'tools/call');
+    const isMade = !isCall || this.#isWanted(this.#calls.size + 1);
     for (const call of step.calls) {
       if (call.method !== 'tools/call') this.#plain.set(call.call, call);
       else {
@@ -188,19 +219,53 @@ class Player<Change> {
           recorded: undefined,
           replayed: undefined,
           cancelled: false,
-          sent,
+          isMade: isMade && !step.lost,
+          sent: 0,
           took: 0,
           waiting: undefined,
         });
       }
     }
+    if (step.lost || !isMade) return;
+    if (this.#options.order === 'reversed' && isCall && this.#pre !== undefined) this.#held.push(step);
+    else await this.#send(step);
+  }
+
+  /** Sends what was held: the last frame first, each when the one before it was answered. */
+  async #release(): Promise<void> {
+    const held = this.#held.reverse();
+    this.#held = [];
+    for (const step of held) {
+      await this.#send(step);
+      if (held.length === 1) return;
+      for (const { call } of step.calls) {
+        const open = this.#calls.get(call);
+        if (open !== undefined) await this.#await(open);
+      }
+    }
+  }
+
+  async #send(step: Step & { type: 'send' }): Promise<void> {
+    const bytes = this.#bytesAt(step.offset);
     if (bytes === undefined) return;
     this.#conversation ??= await this.#start();
-    this.#conversation.send(bytes);
+    const sent = this.#options.now();
+    this.#conversation.send(
+      bytes,
+      step.calls.map(({ call }) => call),
+    );
     for (const { call } of step.calls) {
       const open = this.#calls.get(call);
-      if (open !== undefined) open.waiting = this.#conversation.answer(call, this.#patience(call));
+      if (open === undefined) continue;
+      open.sent = sent;
+      open.waiting = this.#conversation.answer(call, this.#patience(call));
     }
+  }
+
+  /** Whether the call that is the `nth` of the group now open, from 1, is one that is to be made. */
+  #isWanted(nth: number): boolean {
+    const { only } = this.#options;
+    return only === undefined || this.#before + nth === only;
   }
 
   async *#receive(answer: ScriptAnswer): AsyncGenerator<PlayedGroup<Change> | PlayedRequest> {
@@ -240,6 +305,7 @@ class Player<Change> {
   }
 
   async *#flush(): AsyncGenerator<PlayedGroup<Change>> {
+    await this.#release();
     const calls = [...this.#calls.values()];
     for (const call of calls) await this.#await(call);
     const diverged = this.#conversation?.diverged ?? 0;
@@ -254,6 +320,7 @@ class Player<Change> {
       denials: this.#denials,
     };
     this.#divergedBefore = diverged;
+    this.#before += calls.length;
     this.#calls = new Map();
     this.#pre = undefined;
     this.#post = undefined;

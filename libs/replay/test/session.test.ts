@@ -83,6 +83,7 @@ async function play(path: string, over: Partial<SessionOptions<string>> = {}): P
     start,
     world: undefined,
     stateOf: ({ state }) => (state === 'unrestorable' ? undefined : state),
+    order: 'recorded',
     timeout: 5_000,
     now: Date.now,
     ...over,
@@ -155,6 +156,41 @@ describe('session mode', () => {
       said(1, 'first'),
     );
     expect(shown(await play(path))).toEqual([['first -> first', 'second -> second']]);
+  });
+
+  test('in another order, calls that overlapped are made one after the other, the last one first', async () => {
+    const path = trace(
+      ['pre', 'a'],
+      call(1, 'count'),
+      call(2, 'count'),
+      call(3, 'echo', { value: 'x' }),
+      said(1, 1),
+      said(2, 2),
+      ['post', 'b'],
+      said(3, 'x'),
+      ['pre', 'b'],
+      call(4, 'count'),
+      ['post', 'b'],
+      said(4, 3),
+    );
+    expect(shown(await play(path))).toEqual([['1 -> 1', '2 -> 2', 'x -> x'], ['3 -> 3']]);
+    expect(shown(await play(path, { order: 'reversed' }))).toEqual([
+      ['1 -> 2', '2 -> 1', 'x -> x'],
+      ['3 -> 3'],
+    ]);
+  });
+
+  test('one call can be made alone, by a server that was told of no other', async () => {
+    const path = trace(
+      call(1, 'count'),
+      said(1, 1),
+      call(2, 'count'),
+      said(2, 2),
+      call(3, 'count'),
+      said(3, 3),
+    );
+    expect(shown(await play(path, { only: 2 }))).toEqual([['1 -> nothing'], ['2 -> 1'], ['3 -> nothing']]);
+    expect(shown(await play(path, { until: 2 }))).toEqual([['1 -> 1'], ['2 -> 2']]);
   });
 
   test('a batch is as many calls as it has', async () => {
