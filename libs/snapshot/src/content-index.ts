@@ -58,6 +58,11 @@ export class ContentIndex {
     }
   }
 
+  clear(): void {
+    this.#table.fill(EMPTY);
+    this.#count = 0;
+  }
+
   #find(hash: Buffer): number {
     const mask = this.#table.length - 1;
     for (let at = hash.readUInt32LE(0) & mask; ; at = (at + 1) & mask) {

@@ -10,6 +10,8 @@ export type SnapshotErrorCode =
   | 'content-missing'
   /** Content is there, but its bytes are not those of its hash. */
   | 'content-damaged'
+  /** The store was tidied up meanwhile, and what this writer relied on may be gone. */
+  | 'tidied'
   /** What is captured, or where it is kept, was named wrongly. */
   | 'arguments';
 

@@ -1,14 +1,15 @@
 /** Records of a journal (`FORMAT.md`, Store): framing, and the three bodies. */
 
+import { fstatSync, readSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
 import { DIGEST_BYTES, type Entry, entrySize, readEntry, Reader, writeEntry } from './manifest.js';
 
 /** First bytes of every journal. */
 export const JOURNAL_MAGIC = Buffer.from('belay-snapshot-journal 1\n');
-export const RECORD = { WRITER: 1, CONTENTS: 2, CHECKPOINT: 3, DELTA: 4 } as const;
+export const RECORD = { WRITER: 1, CONTENTS: 2, CHECKPOINT: 3, DELTA: 4, HELD: 5 } as const;
 export const RECORD_OVERHEAD = 9;
 /** Bytes of one content in a CONTENTS record. */
-export const CONTENT_BYTES = DIGEST_BYTES + 16;
+const CONTENT_BYTES = DIGEST_BYTES + 16;
 
 /** A change of one path: what is there now, or that nothing is there any more. */
 export interface Change {
@@ -30,6 +31,80 @@ export function* records(
     yield { type: bytes[start + 4] as number, body: bytes.subarray(start + 5, end - 4), start, end };
     start = end;
   }
+}
+
+/** A journal is read in pieces of this; a longer record is read whole. Bytes. */
+const READ_BYTES = 4 * 1024 * 1024;
+
+/**
+ * The whole records of an open journal from one of them on (0: from the first); nothing of what is no journal. `start`
+ * and `end` are places in the file. What is not whole at the end is torn, or is being written.
+ */
+export function* journalRecords(
+  fd: number,
+  from: number,
+): Generator<{ type: number; body: Buffer; start: number; end: number }> {
+  const size = fstatSync(fd).size;
+  let at = from;
+  if (at === 0) {
+    const magic = Buffer.alloc(JOURNAL_MAGIC.length);
+    if (!readFully(fd, magic, 0) || !magic.equals(JOURNAL_MAGIC)) return;
+    at = magic.length;
+  }
+  for (let piece = READ_BYTES; at < size;) {
+    const bytes = Buffer.allocUnsafe(Math.min(piece, size - at));
+    if (!readFully(fd, bytes, at)) return;
+    let end = 0;
+    for (const record of records(bytes)) {
+      yield { type: record.type, body: record.body, start: at + record.start, end: at + record.end };
+      end = record.end;
+    }
+    at += end;
+    if (end > 0) continue;
+    // A record longer than the piece, or the end is torn: nothing behind it can be told from nonsense.
+    const needed = bytes.length >= 4 ? bytes.readUInt32BE(0) + RECORD_OVERHEAD : size;
+    if (needed <= bytes.length || at + needed > size) return;
+    piece = needed;
+  }
+}
+
+/** False: the file ends before. */
+export function readFully(fd: number, into: Buffer, position: number): boolean {
+  for (let at = 0; at < into.length;) {
+    const count = readSync(fd, into, at, into.length - at, position + at);
+    if (count === 0) return false;
+    at += count;
+  }
+  return true;
+}
+
+export interface ContentAt {
+  readonly hash: Buffer;
+  readonly offset: number;
+  readonly size: number;
+}
+
+/** What a CONTENTS record says; the hashes are views. */
+export function* contentPlaces(body: Buffer): Generator<ContentAt> {
+  for (let at = 0; at + CONTENT_BYTES <= body.length; at += CONTENT_BYTES) {
+    yield {
+      hash: body.subarray(at, at + DIGEST_BYTES),
+      offset: Number(body.readBigUInt64BE(at + DIGEST_BYTES)),
+      size: Number(body.readBigUInt64BE(at + DIGEST_BYTES + 8)),
+    };
+  }
+}
+
+/** Body of a CONTENTS record. */
+export function encodeContents(places: readonly ContentAt[]): Buffer {
+  const body = Buffer.allocUnsafe(places.length * CONTENT_BYTES);
+  places.forEach(({ hash, offset, size }, i) => {
+    const at = i * CONTENT_BYTES;
+    hash.copy(body, at);
+    body.writeBigUInt64BE(BigInt(offset), at + DIGEST_BYTES);
+    body.writeBigUInt64BE(BigInt(size), at + DIGEST_BYTES + 8);
+  });
+  return body;
 }
 
 /** Collects a record: length of the body, type, body, CRC-32 of type and body. Grows by doubling. */

@@ -4,8 +4,8 @@ import {
   constants,
   existsSync,
   fdatasyncSync,
-  fstatSync,
   fsyncSync,
+  ftruncateSync,
   linkSync,
   mkdirSync,
   openSync,
@@ -17,24 +17,28 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { ContentIndex } from './content-index.js';
+import { ContentIndex, type ContentPlace } from './content-index.js';
 import { SnapshotError } from './error.js';
 import {
   type Change,
-  CONTENT_BYTES,
+  type ContentAt,
+  contentPlaces,
   encodeCheckpoint,
+  encodeContents,
   encodeDelta,
+  journalRecords,
   makeRecord,
   JOURNAL_MAGIC,
   RECORD,
+  readFully,
   RECORD_OVERHEAD,
   records,
   stateChanges,
   stateHead,
 } from './journal.js';
+import { thisProcess, type WriterIdentity } from './identity.js';
 import {
   decodeState,
-  DIGEST_BYTES,
   encodeState,
   type Entry,
   formatDigest,
@@ -47,8 +51,6 @@ import {
 const FORMAT = 'belay-snapshot 1\n';
 /** Content is collected up to this before it is written; bytes. */
 const STAGE_BYTES = 4 * 1024 * 1024;
-/** Journals are read in pieces of this; a longer record is read whole. */
-const READ_BYTES = 4 * 1024 * 1024;
 /** A chain of deltas is cut by a checkpoint when it has become as long as a checkpoint, and never before this. */
 const MIN_CHAIN_BYTES = 256 * 1024;
 const MAX_CHAIN = 2048;
@@ -83,14 +85,13 @@ interface ChainCost {
 interface JournalFile {
   readonly id: string;
   read: number;
+  /** Somebody tidied up; its number is not given again. */
+  gone?: boolean;
 }
 
-/** Who wrote, for whoever wants to know whether it may still. */
-export interface WriterIdentity {
-  readonly pid: number;
-  /** Distinguishes this process from a later one with its number. */
-  readonly started: string;
-}
+/** In the store's directory: changed when a `gc` begins (then it ends so) and when it is done. */
+export const GENERATION_FILE = 'generation';
+export const TIDYING = ' running\n';
 
 /**
  * A directory of states (0700, files 0600), shared by any number of processes. Each writer appends to a pack and a
@@ -107,6 +108,8 @@ export class Store {
   readonly #packs = new Map<number, number>();
   readonly #costs = new Map<string, ChainCost>();
   #writer: StoreWriter | undefined;
+  /** Text of the generation file before the journals were read. */
+  #generation = '';
 
   private constructor(dir: string) {
     this.dir = dir;
@@ -135,8 +138,40 @@ export class Store {
     if (readFileSync(file, 'utf8') !== FORMAT)
       throw new SnapshotError('no-store', `${dir} is not a store of this version`);
     const store = new Store(dir);
+    store.#generation = store.readGeneration();
     store.refresh();
     return store;
+  }
+
+  get generation(): string {
+    return this.#generation;
+  }
+
+  readGeneration(): string {
+    try {
+      return readFileSync(join(this.dir, GENERATION_FILE), 'latin1');
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return '';
+      throw error;
+    }
+  }
+
+  /** Forgets what was read and reads everything that is there now: somebody tidied up. */
+  reload(): void {
+    this.#generation = this.readGeneration();
+    const present = new Set(readdirSync(this.dir));
+    this.#contents.clear();
+    this.#states.clear();
+    this.#costs.clear();
+    this.#journals.forEach((journal, number) => {
+      journal.read = 0;
+      journal.gone = !present.has(`${journal.id}.journal`);
+      const pack = this.#packs.get(number);
+      if (!journal.gone || pack === undefined) return;
+      closeSync(pack);
+      this.#packs.delete(number);
+    });
+    this.refresh();
   }
 
   /** Reads what was appended since, by whomever. */
@@ -206,13 +241,9 @@ export class Store {
 
   /** A content, checked. Throws `content-missing`, `content-damaged`. */
   content(hash: Buffer): Buffer {
-    const place = this.#contents.get(hash);
-    if (!place) throw new SnapshotError('content-missing', `no content ${formatDigest(hash)}`);
+    const { place, pack } = this.#find(hash);
     const bytes = Buffer.allocUnsafe(place.size);
-    if (
-      !readFully(this.#pack(place.pack), bytes, place.offset) ||
-      !digestOf('sha256', bytes, 'buffer').equals(hash)
-    )
+    if (!readFully(pack, bytes, place.offset) || !digestOf('sha256', bytes, 'buffer').equals(hash))
       throw new SnapshotError('content-damaged', `content ${formatDigest(hash)} is damaged`);
     return bytes;
   }
@@ -222,9 +253,7 @@ export class Store {
    * before are then worth nothing.
    */
   *readContent(hash: Buffer, piece = 1024 * 1024): Generator<Buffer> {
-    const place = this.#contents.get(hash);
-    if (!place) throw new SnapshotError('content-missing', `no content ${formatDigest(hash)}`);
-    const pack = this.#pack(place.pack);
+    const { place, pack } = this.#find(hash);
     const buffer = Buffer.allocUnsafe(Math.min(piece, place.size));
     const digest = createHash('sha256');
     for (let at = 0; at < place.size; at += buffer.length) {
@@ -260,6 +289,23 @@ export class Store {
     return this.#writer;
   }
 
+  /** Whether a state's own record is in this journal. */
+  isIn(digest: string, journal: number): boolean {
+    return this.#states.get(digest)?.journal === journal;
+  }
+
+  /** The journal of a writer is not there any more: somebody took it for ended. */
+  isGone(journal: number): boolean {
+    return this.#journals[journal]?.gone === true;
+  }
+
+  /** A record was taken back. */
+  forget(digest: string, journal: number, end: number): void {
+    if (this.isIn(digest, journal)) this.#states.delete(digest);
+    this.#costs.delete(digest);
+    (this.#journals[journal] as JournalFile).read = end;
+  }
+
   /** Journals and packs, by their common name, oldest first; for whoever tidies up. */
   files(): {
     readonly id: string;
@@ -267,7 +313,8 @@ export class Store {
     readonly pack: string;
     readonly writer?: WriterIdentity;
   }[] {
-    return this.#journals.map(({ id }) => {
+    return this.#journals.flatMap(({ id, gone }) => {
+      if (gone === true) return [];
       const journal = join(this.dir, `${id}.journal`);
       const head = Buffer.alloc(4096);
       const fd = openSync(journal, 'r');
@@ -334,6 +381,7 @@ export class Store {
 
   #readJournal(number: number): void {
     const journal = this.#journals[number] as JournalFile;
+    if (journal.gone === true) return;
     const path = join(this.dir, `${journal.id}.journal`);
     let fd: number;
     try {
@@ -344,26 +392,9 @@ export class Store {
       throw error;
     }
     try {
-      const size = fstatSync(fd).size;
-      if (journal.read === 0) {
-        const magic = Buffer.alloc(JOURNAL_MAGIC.length);
-        if (!readFully(fd, magic, 0) || !magic.equals(JOURNAL_MAGIC)) return;
-        journal.read = magic.length;
-      }
-      for (let piece = READ_BYTES; journal.read < size;) {
-        const bytes = Buffer.allocUnsafe(Math.min(piece, size - journal.read));
-        if (!readFully(fd, bytes, journal.read)) return;
-        let end = 0;
-        for (const record of records(bytes)) {
-          this.#note(number, record.type, record.body, journal.read + record.start);
-          end = record.end;
-        }
-        journal.read += end;
-        if (end > 0) continue;
-        // A record longer than the piece, or the end is torn: nothing behind it can be told from nonsense.
-        const needed = bytes.length >= 4 ? bytes.readUInt32BE(0) + RECORD_OVERHEAD : size;
-        if (needed <= bytes.length || journal.read + needed > size) return;
-        piece = needed;
+      for (const { type, body, start, end } of journalRecords(fd, journal.read)) {
+        this.#note(number, type, body, start);
+        journal.read = end;
       }
     } finally {
       closeSync(fd);
@@ -372,14 +403,8 @@ export class Store {
 
   #note(journal: number, type: number, body: Buffer, offset: number): void {
     if (type === RECORD.CONTENTS) {
-      for (let at = 0; at + CONTENT_BYTES <= body.length; at += CONTENT_BYTES) {
-        const hash = body.subarray(at, at + DIGEST_BYTES);
-        const [start, size] = [
-          body.readBigUInt64BE(at + DIGEST_BYTES),
-          body.readBigUInt64BE(at + DIGEST_BYTES + 8),
-        ];
-        this.#contents.add(hash, journal, Number(start), Number(size));
-      }
+      for (const { hash, offset: start, size } of contentPlaces(body))
+        this.#contents.add(hash, journal, start, size);
     } else if (type === RECORD.CHECKPOINT || type === RECORD.DELTA) {
       const head = stateHead(type, body);
       const digest = formatDigest(digestOf('sha256', head.state, 'buffer'));
@@ -396,9 +421,18 @@ export class Store {
     }
   }
 
-  #readRecord(place: StatePlace): { type: number; body: Buffer } {
+  #readRecord(place: StatePlace, again = true): { type: number; body: Buffer } {
     const { id } = this.#journals[place.journal] as JournalFile;
-    const fd = openSync(join(this.dir, `${id}.journal`), 'r');
+    let fd: number;
+    try {
+      fd = openSync(join(this.dir, `${id}.journal`), 'r');
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || !again) throw error;
+      this.reload();
+      const now = this.#states.get(place.digest);
+      if (!now) throw new SnapshotError('unknown-state', `${this.dir} has no state ${place.digest} any more`);
+      return this.#readRecord(now, false);
+    }
     try {
       const bytes = Buffer.allocUnsafeSlow(place.bytes);
       const whole = readFully(fd, bytes, place.offset);
@@ -410,6 +444,20 @@ export class Store {
     }
   }
 
+  /** Where a content is, in an open pack. */
+  #find(hash: Buffer, again = true): { readonly place: ContentPlace; readonly pack: number } {
+    const place = this.#contents.get(hash);
+    if (!place) throw new SnapshotError('content-missing', `no content ${formatDigest(hash)}`);
+    try {
+      return { place, pack: this.#pack(place.pack) };
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || !again) throw error;
+      // Somebody tidied up since.
+      this.reload();
+      return this.#find(hash, false);
+    }
+  }
+
   #pack(number: number): number {
     const known = this.#packs.get(number);
     if (known !== undefined) return known;
@@ -418,16 +466,6 @@ export class Store {
     this.#packs.set(number, fd);
     return fd;
   }
-}
-
-/** False: the file ends before. */
-function readFully(fd: number, into: Buffer, position: number): boolean {
-  for (let at = 0; at < into.length;) {
-    const count = readSync(fd, into, at, into.length - at, position + at);
-    if (count === 0) return false;
-    at += count;
-  }
-  return true;
 }
 
 /** The entries of one state, by path. Compact: entries stay the bytes they were kept as until they are asked for. */
@@ -494,6 +532,10 @@ const BODY = 2 ** 32;
 /**
  * Appends to a store. The order of one state: contents into the pack, then their places into the journal, then the
  * state. What is killed in between leaves bytes that nothing refers to.
+ *
+ * Others may tidy up meanwhile. Contents and states in this writer's own files stay while it lives; so does every other
+ * state that its journal says it holds. What it relies on beyond that, from the first content of a state to its record,
+ * is there only if the generation was the same before and after; if it was not, the record is taken back (`tidied`).
  */
 export class StoreWriter {
   readonly #store: Store;
@@ -509,7 +551,11 @@ export class StoreWriter {
   #staged = Buffer.alloc(0);
   #stagedBytes = 0;
   /** Contents in the pack, or on the way there, that no record mentions yet. */
-  #pending: { readonly hash: Buffer; readonly offset: number; readonly size: number }[] = [];
+  #pending: ContentAt[] = [];
+  /** Since the first content of the state that is being made: the generation of the store. */
+  #batch: { readonly generation: string; readonly tidying: boolean } | undefined;
+  /** States of others that this journal says it holds. */
+  readonly #held = new Set<string>();
 
   constructor(store: Store, contents: ContentIndex, now: () => number) {
     this.#store = store;
@@ -524,12 +570,14 @@ export class StoreWriter {
 
   /** Whether a content is kept, or on its way to be. */
   has(hash: Buffer): boolean {
-    return this.#contents.has(hash);
+    this.#begin();
+    return this.#has(hash);
   }
 
   /** Keeps a content whose SHA-256 is `hash`, unless it is there. */
   add(hash: Buffer, bytes: Buffer): void {
-    if (this.#contents.has(hash)) return;
+    this.#begin();
+    if (this.#has(hash)) return;
     this.#open();
     if (this.#staged.length === 0) this.#staged = Buffer.allocUnsafeSlow(STAGE_BYTES);
     if (this.#stagedBytes + bytes.length > STAGE_BYTES) this.#flush();
@@ -543,6 +591,7 @@ export class StoreWriter {
    * is there already takes no room.
    */
   stream(): { push(bytes: Buffer): void; end(): Buffer } {
+    this.#begin();
     this.#open();
     this.#flush();
     const digest = createHash('sha256');
@@ -556,7 +605,7 @@ export class StoreWriter {
       end: () => {
         const hash = digest.digest();
         // Known: what was written is behind the end of the pack and is written over by what comes next.
-        if (!this.#contents.has(hash)) this.#note(hash, size);
+        if (!this.#has(hash)) this.#note(hash, size);
         return hash;
       },
     };
@@ -573,22 +622,78 @@ export class StoreWriter {
     whole: () => readonly Iterable<Entry>[],
   ): string {
     const digest = stateDigest(state);
+    const { generation, tidying } = this.#begin();
     this.#settleContents();
-    if (this.#store.has(digest)) return digest;
+    // While others tidy up, only what is this writer's own is sure to stay.
+    if (parent !== undefined && !(this.#store.has(parent) && (!tidying || this.#isOwn(parent))))
+      throw new SnapshotError('tidied', `${parent}, which this is a change of, may be gone`);
+    if (this.#store.has(digest) && this.#isOwn(digest)) {
+      this.#batch = undefined;
+      return digest;
+    }
+    const end = this.#journalEnd;
+    if (this.#store.has(digest) && !tidying) {
+      this.#append(makeRecord(RECORD.HELD, parseDigest(digest)));
+      this.#held.add(digest);
+    } else {
+      this.#appendState(state, digest, parent, changes, whole);
+    }
+    this.#batch = undefined;
+    if (this.#store.readGeneration() === generation) return digest;
+    this.#journalEnd = end;
+    ftruncateSync(this.#journalFd, end);
+    this.#held.delete(digest);
+    this.#store.forget(digest, this.#number, end);
+    throw new SnapshotError('tidied', 'the store was tidied up meanwhile');
+  }
+
+  #appendState(
+    state: State,
+    digest: string,
+    parent: string | undefined,
+    changes: readonly Change[],
+    whole: () => readonly Iterable<Entry>[],
+  ): void {
     const at = this.#now();
     const cost = parent === undefined ? undefined : this.#store.chainCost(parent);
     const asChange = cost && cost.length < MAX_CHAIN && cost.changes < Math.max(cost.whole, MIN_CHAIN_BYTES);
     const bytes = encodeState(state);
-    if (asChange && parent !== undefined) {
+    if (asChange && parent !== undefined)
       this.#append(encodeDelta(at, parseDigest(parent), bytes, changes), { digest, at, parent });
-    } else {
-      this.#append(encodeCheckpoint(at, bytes, whole()), {
-        digest,
-        at,
-        parent: undefined,
-      });
+    else this.#append(encodeCheckpoint(at, bytes, whole()), { digest, at, parent: undefined });
+  }
+
+  /** Where the store stands, at the first thing that is done for a state. */
+  #begin(): { readonly generation: string; readonly tidying: boolean } {
+    if (this.#batch) return this.#batch;
+    if (this.#store.readGeneration() !== this.#store.generation) {
+      this.#store.reload();
+      if (this.#packFd >= 0 && this.#store.isGone(this.#number)) this.#startAnew();
     }
-    return digest;
+    const { generation } = this.#store;
+    this.#batch = { generation, tidying: generation.endsWith(TIDYING) };
+    return this.#batch;
+  }
+
+  /** Somebody took this writer for ended. What it kept may be elsewhere, or not. */
+  #startAnew(): void {
+    closeSync(this.#packFd);
+    closeSync(this.#journalFd);
+    this.#packFd = -1;
+    this.#held.clear();
+  }
+
+  #isOwn(digest: string): boolean {
+    return this.#held.has(digest) || (this.#packFd >= 0 && this.#store.isIn(digest, this.#number));
+  }
+
+  #has(hash: Buffer): boolean {
+    if (this.#batch?.tidying !== true) return this.#contents.has(hash);
+    const place = this.#contents.get(hash);
+    if (!place) return false;
+    if (this.#packFd >= 0 && place.pack === this.#number) return true;
+    this.#contents.remove(hash);
+    return false;
   }
 
   /** After a failure: forgets the contents that no record mentions. They have to be added again. */
@@ -598,6 +703,7 @@ export class StoreWriter {
     if (first) this.#packEnd = first.offset;
     this.#pending = [];
     this.#stagedBytes = 0;
+    this.#batch = undefined;
   }
 
   /** What was kept outlasts a loss of power once this returns. */
@@ -637,13 +743,7 @@ export class StoreWriter {
   #settleContents(): void {
     if (this.#pending.length === 0) return;
     this.#flush();
-    const body = Buffer.allocUnsafe(this.#pending.length * CONTENT_BYTES);
-    this.#pending.forEach(({ hash, offset, size }, i) => {
-      const at = i * CONTENT_BYTES;
-      hash.copy(body, at);
-      body.writeBigUInt64BE(BigInt(offset), at + DIGEST_BYTES);
-      body.writeBigUInt64BE(BigInt(size), at + DIGEST_BYTES + 8);
-    });
+    const body = encodeContents(this.#pending);
     this.#append(makeRecord(RECORD.CONTENTS, body));
     this.#pending = [];
   }
@@ -667,10 +767,9 @@ export class StoreWriter {
     const pack = openSync(join(this.#store.dir, `${this.#id}.pack`), flags, 0o600);
     this.#journalFd = openSync(join(this.#store.dir, `${this.#id}.journal`), flags, 0o600);
     this.#packFd = pack;
-    const identity: WriterIdentity = { pid: process.pid, started: processStart() };
     const head = Buffer.concat([
       JOURNAL_MAGIC,
-      makeRecord(RECORD.WRITER, Buffer.from(JSON.stringify(identity))),
+      makeRecord(RECORD.WRITER, Buffer.from(JSON.stringify(thisProcess()))),
     ]);
     writeFully(this.#journalFd, head, 0);
     this.#journalEnd = head.length;
@@ -685,22 +784,11 @@ function writeFully(fd: number, bytes: Buffer, position: number): void {
 }
 
 /** So that the new files' names outlast a loss of power together with what is synced into them. */
-function syncDirectory(dir: string): void {
+export function syncDirectory(dir: string): void {
   const fd = openSync(dir, 'r');
   try {
     fsyncSync(fd);
   } finally {
     closeSync(fd);
-  }
-}
-
-/** When this process began, in the kernel's words; empty where there is no /proc. */
-function processStart(): string {
-  try {
-    const stat = readFileSync('/proc/self/stat', 'latin1');
-    const started = stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? '';
-    return `${readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()} ${started}`;
-  } catch {
-    return '';
   }
 }
