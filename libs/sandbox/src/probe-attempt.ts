@@ -18,10 +18,13 @@ export class Inside {
   readonly plan: ProbePlan;
   /** The row's whole name: `escape-write`. */
   readonly id: string;
+  /** Whether its mounts were others than the host's at the start: rows may leave the host's on the way. */
+  readonly contained: boolean;
   static #native: Native | undefined;
 
-  constructor(plan: ProbePlan, id: string) {
+  constructor(plan: ProbePlan, id: string, contained: boolean) {
     this.plan = plan;
+    this.contained = contained;
     this.id = id;
   }
 

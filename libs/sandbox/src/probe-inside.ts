@@ -4,7 +4,7 @@
  * line in which row it ended.
  */
 
-import { writeSync } from 'node:fs';
+import { readlinkSync, writeSync } from 'node:fs';
 import { AbsentError, Inside, type Outcome } from './probe-attempt.js';
 import { ESCAPE_ATTEMPTS } from './probe-escape.js';
 import { LIFE_ATTEMPTS } from './probe-life.js';
@@ -24,7 +24,7 @@ async function attempt(plan: ProbePlan, row: string): Promise<Answer> {
   if (plan.control && known?.kind === 'escape' && known.uncontrolled !== undefined)
     return { row, absent: known.uncontrolled };
   try {
-    const outcome = await attemptOf(row)(new Inside(plan, row));
+    const outcome = await attemptOf(row)(new Inside(plan, row, contained));
     return typeof outcome === 'string' ? { row, did: outcome } : { row, ...outcome };
   } catch (error) {
     if (error instanceof AbsentError) return { row, absent: error.message };
@@ -41,6 +41,7 @@ function say(what: { readonly begin: string } | Answer): void {
 }
 
 const plan = JSON.parse(process.argv[2] ?? '') as ProbePlan;
+const contained = readlinkSync('/proc/self/ns/mnt') !== plan.mountNamespace;
 for (const row of plan.rows) {
   say({ begin: row });
   say(await attempt(plan, row));

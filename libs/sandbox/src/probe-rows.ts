@@ -147,6 +147,11 @@ export const ESCAPES = escape({
   setxattr: metadata('setxattr(2) outside', 'xattr'),
   fsetxattr: metadata('fsetxattr(2) on a descriptor for reading', 'xattr'),
   removexattr: metadata('removexattr(2) outside', 'xattr'),
+  streams: {
+    ...metadata('fchmod(2) of a standard stream that is a file of the host', 'chmod'),
+    witness: 'none',
+    uncontrolled: 'outside, it would change what this command was given',
+  },
   'own-program': {
     ...metadata('chmod(2) of its own program by /proc/self/exe', 'chmod'),
     witness: 'none',

@@ -140,6 +140,7 @@ const REFUSERS: Readonly<Record<string, string>> = {
   ENOSYS: 'no such call inside',
   EAFNOSUPPORT: 'no such sockets inside',
   EBADF: 'none was passed on',
+  EINVAL: 'there is none',
   ENXIO: 'no terminal inside',
   EBUSY: 'a mount is in the way',
 };

@@ -70,9 +70,11 @@ export async function checkBoundary(options: CheckOptions): Promise<BoundaryRepo
       const child = spawn(program, args, {
         cwd: prepared.cwd,
         env: prepared.env,
-        stdio: ['ignore', 'pipe', 'pipe', ...prepared.fds],
+        // Pipes, as a server has them: a file of ours would be a handle through our own mounts.
+        stdio: ['pipe', 'pipe', 'pipe', ...prepared.fds],
         detached: true,
       });
+      child.stdin?.on('error', () => undefined).end();
       prepared.started(child.pid);
       return {
         child,

@@ -29,6 +29,7 @@ const NOT_A_REFUSAL: Readonly<Record<string, string>> = {
   'escape-vm-write': 'no such process inside',
   'escape-vm-read': 'no such process inside',
   'escape-proc-mem': 'no such process inside',
+  'escape-streams': 'it has none of them',
   'escape-write-proc-1-root': 'process 1 has nothing to show',
   'escape-first-program': 'process 1 has nothing to show',
   'escape-first-descriptors': 'process 1 has nothing to show',
