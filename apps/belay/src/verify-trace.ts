@@ -23,7 +23,7 @@ import {
   Workspace,
 } from '@belay/replay';
 import type { Store } from '@belay/snapshot';
-import { type Command, checkTrace, readTrace, type TraceReport } from '@belay/trace';
+import { type Command, checkTrace, readTrace, recordData, type TraceReport } from '@belay/trace';
 import {
   type Annotations,
   type Cause,
@@ -43,11 +43,16 @@ import type { WorldDifferences } from './verify-world.js';
 export interface Interval {
   readonly kind: 'turn' | 'drift' | 'session';
   readonly changes: readonly Change[];
-  /** Calls made in it, and what they were answered. */
-  readonly calls: readonly { readonly tool: string | undefined; readonly ok: boolean }[];
-  /** Whether the workspace was captured on both sides; if not, nothing is known of changes. */
-  readonly observed: boolean;
+  /** Addresses; `reached` is absent where nobody watched. */
+  readonly egress: { readonly reached?: readonly string[]; readonly denied: readonly string[] };
+  /** Of a session: what was run, written and claimed, in order. */
+  readonly history: readonly SessionEvent[];
 }
+
+export type SessionEvent =
+  | { readonly kind: 'command'; readonly text: string; readonly ok: boolean }
+  | { readonly kind: 'write'; readonly path: string }
+  | { readonly kind: 'claim'; readonly text: string };
 
 export interface VerifyParts {
   readonly trace: string;
@@ -120,6 +125,11 @@ interface Turn {
   readonly seen: Seen[];
   /** As the same calls were answered one after the other, the last one first; of calls that overlapped. */
   reversed: Seen | undefined;
+}
+
+interface Claim {
+  readonly time: number;
+  readonly text: string;
 }
 
 /** More calls that overlapped are not tried in another order. */
@@ -273,6 +283,16 @@ class Verifier {
     return undefined;
   }
 
+  async #claims(): Promise<Claim[]> {
+    const claims: Claim[] = [];
+    for await (const line of readTrace(this.#parts.trace)) {
+      if (!('record' in line) || line.record.type !== 'claim') continue;
+      const text = recordData(line.record)?.toString('utf8');
+      if (text !== undefined) claims.push({ time: Date.parse(line.record.time), text });
+    }
+    return claims;
+  }
+
   #request({ call, recorded, replayed }: PlayedRequest, tools: Map<string, Annotations>, run: number): void {
     const result = recorded?.result as Readonly<Record<string, unknown>> | undefined;
     if (call.method === 'tools/list' && Array.isArray(result?.['tools'])) {
@@ -365,23 +385,30 @@ class Verifier {
     const caps = this.#caps();
     let last: StateRecord | undefined;
     let first: StateRecord | undefined;
-    const calls: Interval['calls'][number][] = [];
+    const history: SessionEvent[] = [];
+    const claims = await this.#claims();
     for (const turn of this.#turns) {
       const isFirst = turn.group[0] === turn.turn;
       if (isFirst && last !== undefined) {
+        history.push(...writesOf(this.#between(last, turn.pre) ?? []));
         const drift = await this.#drift(last, turn.pre, turn.turn, caps);
         if (drift !== undefined && only === undefined) parts.push(drift);
       }
       if (turn.group.at(-1) === turn.turn) last = turn.post;
       first ??= turn.pre;
-      calls.push(callOf(turn));
+      while (claims[0] !== undefined && claims[0].time < turn.call.time) {
+        history.push({ kind: 'claim', text: (claims.shift() as Claim).text });
+      }
+      history.push(...eventsOf(turn));
       if (only !== undefined && turn.turn !== only) continue;
       parts.push(await this.#turn(turn, caps));
     }
     if (only === undefined) {
       const changes = this.#between(first, last);
       if (changes !== undefined && contents !== undefined) {
-        const interval: Interval = { kind: 'session', changes, calls, observed: true };
+        history.push(...claims.map(({ text }) => ({ kind: 'claim' as const, text })));
+        const egress = { denied: [], ...(this.#hadNetwork ? {} : { reached: [] }) };
+        const interval: Interval = { kind: 'session', changes, egress, history };
         const judgements = await this.#parts.invariants(interval, contents);
         const sessionCaps = [...caps, ...this.#sessionCaps()];
         const verdict = reduce(judgements.length > 0 ? judgements : [NO_RULE], sessionCaps);
@@ -449,7 +476,8 @@ class Verifier {
       judgements.push(...this.#judge(turn, replays));
     }
     if (contents !== undefined && turn.delta !== undefined && turn.group.at(-1) === turn.turn) {
-      const interval: Interval = { kind: 'turn', changes: turn.delta, calls: [callOf(turn)], observed: true };
+      const egress = { denied: turn.denied.network, ...(this.#hadNetwork ? {} : { reached: [] }) };
+      const interval: Interval = { kind: 'turn', changes: turn.delta, egress, history: [] };
       judgements.push(...(await this.#parts.invariants(interval, contents)));
     }
     const verdict = reduce(judgements, [...caps, ...own]);
@@ -538,7 +566,7 @@ class Verifier {
   ): Promise<Part | undefined> {
     const changes = this.#between(last, pre);
     if (changes === undefined || changes.length === 0 || this.#contents === undefined) return undefined;
-    const interval: Interval = { kind: 'drift', changes, calls: [], observed: true };
+    const interval: Interval = { kind: 'drift', changes, egress: { denied: [] }, history: [] };
     const judgements = await this.#parts.invariants(interval, this.#contents);
     return {
       type: 'drift',
@@ -563,12 +591,17 @@ const answerOf = (
 ): unknown =>
   response === undefined ? undefined : response.ok ? { result: response.result } : { error: response.error };
 
-const callOf = ({ call, recorded }: Turn): Interval['calls'][number] => ({
-  tool: call.tool,
-  ok:
-    recorded?.response.ok === true &&
-    (recorded.response.result as { isError?: unknown } | undefined)?.isError !== true,
-});
+const writesOf = (changes: readonly Change[]): SessionEvent[] =>
+  changes.map(({ path }) => ({ kind: 'write', path }));
+
+function eventsOf({ call, recorded, delta }: Turn): SessionEvent[] {
+  const result = recorded?.response.result as { readonly isError?: unknown } | undefined;
+  const ok = recorded?.response.ok === true && result?.isError !== true;
+  return [
+    ...(call.command === undefined ? [] : [{ kind: 'command' as const, text: call.command, ok }]),
+    ...writesOf(delta ?? []),
+  ];
+}
 
 /** Whether another replay could change what is said of the turn. */
 function isUndecided(turn: Turn, contents: Contents | undefined): boolean {

@@ -1,8 +1,9 @@
 /** `belay verify`: traces judged by running them again. */
 
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync } from 'node:fs';
 import { isAbsolute, join, resolve } from 'node:path';
 import { machineSecret } from '@belay/client/sink';
+import { defaultPolicy, emptyPolicy, type Policy, PolicyError, readPolicy } from '@belay/invariant';
 import { Store } from '@belay/snapshot';
 import { type Command as RanCommand, readTrace, type TraceRecord } from '@belay/trace';
 import type { Cause } from '@belay/verdict';
@@ -15,12 +16,16 @@ import { DigestCache, digestsPath, identify } from './provenance.js';
 import { resolveProgram } from './server-process.js';
 import { shownChanges } from './shown-changes.js';
 import type { Verification } from './verification.js';
+import { judgeInvariants } from './verify-invariants.js';
 import { verifyTrace } from './verify-trace.js';
 import { compareWorld, replayEnvironment } from './verify-world.js';
 
 export interface VerifyOptions {
   readonly turn?: number;
   readonly isolated?: boolean;
+  readonly policy?: string;
+  /** False: the built-in rules are left out. */
+  readonly defaultPolicy?: boolean;
   readonly replays: number;
   /** Seconds. */
   readonly timeout: number;
@@ -64,6 +69,14 @@ export async function verifyFile(
   const { command, upstream } = open;
   const caps: Cause[] = [];
   if (upstream !== undefined) caps.push('REMOTE_SERVER');
+  const policy = policyOf(options);
+  const roots = state?.roots ?? [];
+  if (
+    options.policy !== undefined &&
+    roots.some((root) => isWithin(realpathSync(options.policy as string), root))
+  ) {
+    caps.push('POLICY_IN_WORKSPACE');
+  }
   const env = replayEnvironment(command?.env, config.environment);
   const server = upstream === undefined ? serverOf(command, options.server, env) : undefined;
   const digests = new DigestCache(digestsPath(home));
@@ -87,9 +100,9 @@ export async function verifyFile(
         }
         return compareWorld(ran, now, config.environment, machineSecret(home));
       },
-      policy: { digest: '' },
+      policy: { digest: policy.digest, ...(options.policy === undefined ? {} : { file: options.policy }) },
       caps,
-      invariants: () => Promise.resolve([]),
+      invariants: (interval, contents) => judgeInvariants(policy, interval, contents),
       show: shownChanges,
       turn: options.turn,
       isolated: options.isolated === true,
@@ -104,6 +117,20 @@ export async function verifyFile(
     store?.close();
   }
 }
+
+/** The operator's rules: a file's, with the built-in ones or without. */
+function policyOf({ policy, defaultPolicy: defaults = true }: VerifyOptions): Policy {
+  if (policy === undefined) return defaults ? defaultPolicy() : emptyPolicy();
+  try {
+    return readPolicy(readFileSync(policy, 'utf8'), { defaults });
+  } catch (error) {
+    if (error instanceof PolicyError)
+      throw badInput('policy', `${policy}: ${error.message}`, undefined, error);
+    throw badInput('policy', `${policy}: ${(error as Error).message}`, undefined, error);
+  }
+}
+
+const isWithin = (path: string, folder: string): boolean => path === folder || path.startsWith(`${folder}/`);
 
 /** What is run again: what was started, or the command line that was given in its place. */
 function serverOf(
@@ -154,6 +181,8 @@ export function register(program: Command): void {
     .argument('<trace...>', 'traces, as `belay proxy` writes them')
     .option('--turn <n>', 'only this call, counted from 1', count)
     .option('--isolated', 'with --turn: by a server of its own that is told of no other call')
+    .option('--policy <file>', 'rules of the operator, besides the built-in ones')
+    .option('--no-default-policy', 'without the built-in rules')
     .option('--replays <n>', 'sessions that are played at most; two are needed for a FAIL', count, 2)
     .option('--timeout <seconds>', 'how much longer a call may take than it took', seconds, 10)
     .option('--server <command...>', 'command line of the server, in place of the recorded one')

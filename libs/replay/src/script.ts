@@ -14,6 +14,8 @@ export interface ScriptCall {
   readonly method: string;
   /** Of a `tools/call`. */
   readonly tool: string | undefined;
+  /** What a tool that runs commands was told to run. */
+  readonly command: string | undefined;
   /** Asks for a list from its beginning, not for a further page. */
   readonly first: boolean;
   readonly offset: number;
@@ -189,7 +191,8 @@ export async function* script(lines: AsyncIterable<TraceLine>): AsyncGenerator<S
           if (found.type === 'call' && record.dir === 'c2s') {
             const { method, tool } = found.seen.call;
             const first = isFirstPage(found.seen.request.params);
-            calls.push({ call: found.number, method, tool, first, offset, member, time });
+            const command = commandOf(found.seen.request.params);
+            calls.push({ call: found.number, method, tool, command, first, offset, member, time });
           } else if (found.type === 'cancel' && record.dir === 'c2s' && found.number !== undefined) {
             cancels.push(found.number);
           } else if (found.type === 'answer' && record.dir === 's2c' && found.number !== undefined) {
@@ -221,3 +224,17 @@ export async function* script(lines: AsyncIterable<TraceLine>): AsyncGenerator<S
 
 const isFirstPage = (params: unknown): boolean =>
   typeof (params as { readonly cursor?: unknown } | null | undefined)?.cursor !== 'string';
+
+/** Names under which tools are given what they are to run. */
+const COMMANDS = ['command', 'cmd', 'script', 'commandLine', 'shell_command'];
+const ARGUMENTS = ['args', 'arguments', 'argv'];
+
+function commandOf(params: unknown): string | undefined {
+  const given = (params as { readonly arguments?: unknown } | null | undefined)?.arguments;
+  if (typeof given !== 'object' || given === null) return undefined;
+  const values = given as Readonly<Record<string, unknown>>;
+  const command = COMMANDS.map((name) => values[name]).find((value) => value !== undefined);
+  const words = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : [value]);
+  const all = [...words(command), ...words(ARGUMENTS.map((name) => values[name]).find(Array.isArray) ?? [])];
+  return command === undefined || !all.every((word) => typeof word === 'string') ? undefined : all.join(' ');
+}

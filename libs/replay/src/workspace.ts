@@ -31,8 +31,9 @@ export interface Change {
 export interface Side {
   readonly type: Entry['type'];
   readonly mode: number;
-  /** SHA-256 of a file, hex. */
+  /** SHA-256 of a file, hex, and how many bytes that is of. */
   readonly content?: string;
+  readonly size?: number;
   readonly target?: string;
   /** SHA-256 over names and values, hex. */
   readonly xattrs?: string;
@@ -212,11 +213,12 @@ export function printable(path: Buffer): string {
     .join('');
 }
 
-function side({ type, mode, content, target, xattrs }: Entry): Side {
+function side({ type, mode, content, size, target, xattrs }: Entry): Side {
   return {
     type,
     mode,
     ...(content === undefined ? {} : { content: content.toString('hex') }),
+    ...(size === undefined ? {} : { size }),
     ...(target === undefined ? {} : { target: printable(target) }),
     ...(xattrs === undefined ? {} : { xattrs: digestOf(xattrs) }),
   };

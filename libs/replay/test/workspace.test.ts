@@ -62,14 +62,18 @@ test('what the record says happened between two of its states', () => {
   const after = state();
   const recorded = new RecordedStates(store);
   expect(recorded.between(before, after)).toEqual([
-    { path: 'b.txt', what: 'deleted', before: { type: 'file', mode: 0o644, content: sha256('two\n') } },
+    {
+      path: 'b.txt',
+      what: 'deleted',
+      before: { type: 'file', mode: 0o644, content: sha256('two\n'), size: 4 },
+    },
     { path: 'empty', what: 'created', after: { type: 'dir', mode: 0o755 } },
     { path: 'link', what: 'created', after: { type: 'link', mode: 0o777, target: 'src/a.txt' } },
     {
       path: 'src/a.txt',
       what: 'modified',
-      before: { type: 'file', mode: 0o644, content: sha256('one\n') },
-      after: { type: 'file', mode: 0o644, content: sha256('one\nmore\n') },
+      before: { type: 'file', mode: 0o644, content: sha256('one\n'), size: 4 },
+      after: { type: 'file', mode: 0o644, content: sha256('one\nmore\n'), size: 9 },
     },
   ]);
   expect(recorded.between(before, before)).toEqual([]);
