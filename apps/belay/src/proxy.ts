@@ -4,7 +4,6 @@ import { createHmac } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { setDefaultHighWaterMark } from 'node:stream';
-import type { Prepared, SandboxCommand } from '@belay/sandbox';
 import type { Command } from 'commander';
 import { type CliConfig, readConfig } from './config.js';
 import { usage } from './exit.js';
@@ -20,7 +19,7 @@ import {
 } from './option-values.js';
 import { resolveRunner } from './package-runner.js';
 import { DigestCache, digestsPath, type FileIdentity, identify } from './provenance.js';
-import type { Boundary, Recorder } from './recorder.js';
+import type { Recorder } from './recorder.js';
 import { Recording } from './recording.js';
 import { BEHIND, relay, StandardError, standardOutput } from './relay.js';
 import { type SandboxChoice, sandboxOptions, wantsBoundary } from './sandbox-options.js';
@@ -91,7 +90,13 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, onSignal);
 
   const cwd = process.cwd();
-  const runner = resolveRunner(program, args, env, cwd);
+  const contained = wantsBoundary(options, config);
+  const runner = resolveRunner(program, args, env, cwd, contained);
+  if (contained && runner?.found === undefined && runner !== undefined) {
+    warn(
+      `${runner.runner} is left to find ${runner.spec ?? 'its package'} by itself, which needs the network: run it once without --sandbox`,
+    );
+  }
   const started =
     runner?.found?.argv ??
     (process.platform === 'win32' ? windowsCommand(program, args, env, FILES) : undefined) ??
@@ -100,7 +105,12 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
   const path = resolveProgram(startedProgram, env['PATH'], cwd);
   const digests = new DigestCache(digestsPath(options.state ?? config.state));
   const ran = path === undefined ? undefined : identify(path, startedArgs, cwd, digests);
-  const inside = await boundaryFor(options, config, { argv: started, cwd, env }, warn);
+  // Before anything is recorded: what can't be had ends the run, and its modules are loaded by nobody else.
+  const inside = contained
+    ? await (
+        await import('./server-boundary.js')
+      ).openBoundary(options, config, { argv: started, cwd, env }, warn)
+    : undefined;
   const recording = await Recording.open({
     ...options,
     config,
@@ -160,18 +170,6 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
   await stderr.drained(1_000);
   process.stdin.destroy();
   process.exitCode = exitCodeOf(end);
-}
-
-/** Where a boundary is asked for: the command made ready to run inside. Its modules are loaded by nobody else. */
-async function boundaryFor(
-  options: ProxyOptions,
-  config: CliConfig,
-  command: SandboxCommand,
-  warn: (message: string) => void,
-): Promise<{ readonly prepared: Prepared; readonly told: Boundary } | undefined> {
-  if (!wantsBoundary(options, config)) return undefined;
-  const { openBoundary } = await import('./server-boundary.js');
-  return openBoundary(options, config, command, warn);
 }
 
 /** Where a workspace is named: states of it from now on. Its modules are loaded by nobody else. */

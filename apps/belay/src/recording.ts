@@ -10,7 +10,7 @@ import type { CliConfig } from './config.js';
 import { findLogin } from './credentials.js';
 import { CliError } from './exit.js';
 import { KnownTools } from './known-tools.js';
-import { Recorder } from './recorder.js';
+import { type Boundary, Recorder } from './recorder.js';
 import { type Privacy, readSettings } from './settings.js';
 
 type Opening = Extract<RecordBody, { readonly type: 'open' }>;
@@ -22,6 +22,7 @@ export interface RecordingOptions {
   readonly trace?: string;
   readonly state?: string;
   readonly privacy?: Privacy;
+  readonly boundary?: Boundary | undefined;
   /** What is told to the person, a line each. */
   readonly warn: (message: string) => void;
   /** What was run, for the first record of the trace; values go in as digests under the machine's secret. */
@@ -97,6 +98,7 @@ export class Recording {
       session,
       privacy: settings.privacy,
       knownTools,
+      boundary: options.boundary,
       onAppended: () => attestation?.wake(),
       now: () => performance.now(),
     });

@@ -81,10 +81,14 @@ export function bwrapCommand(plan: BwrapPlan): BwrapView {
         !policy.roots.some((folder) => within(seen.path, folder)),
     );
   const own = [...covered, '/dev', '/proc'];
-  const sockets = hostSockets().filter(
-    (path) =>
-      !own.some((folder) => within(path, folder)) ||
-      [...policy.roots, ...shown.map((seen) => seen.path)].some((folder) => within(path, folder)),
+  const seenAnyway = [...policy.roots, ...shown.map((seen) => seen.path)];
+  const isSeen = (path: string, replaced: readonly string[]): boolean =>
+    !replaced.some(
+      (folder) =>
+        within(path, folder) && !seenAnyway.some((seen) => within(seen, folder) && within(path, seen)),
+    );
+  const sockets = hostSockets().filter((path) =>
+    isSeen(path, [...own, ...plan.hidden.map((each) => each.path)]),
   );
   const hidden = [
     ...plan.hidden.filter(({ path }) => isThere(path, own, plan.policy, shown)),
@@ -127,7 +131,13 @@ export function bwrapCommand(plan: BwrapPlan): BwrapView {
     '--cap-drop',
     'ALL',
     // Without a user name space, so that a workspace of any owner can be worked in as outside.
-    ...(root ? ['CAP_DAC_OVERRIDE', 'CAP_FOWNER', 'CAP_CHOWN'].flatMap((name) => ['--cap-add', name]) : []),
+    ...[
+      ...(root ? ['CAP_DAC_OVERRIDE', 'CAP_FOWNER', 'CAP_CHOWN'] : []),
+      // Low ports of its own network, so that they can be forwarded from there.
+      ...(root && policy.network.mode === 'ports' && policy.network.ports.some((port) => port < 1024)
+        ? ['CAP_NET_BIND_SERVICE']
+        : []),
+    ].flatMap((name) => ['--cap-add', name]),
     ...(plan.filter === undefined ? [] : ['--seccomp', String(plan.filter)]),
     ...plan.settings.flatMap(([name, value]) => ['--setenv', name, value]),
     '--chdir',

@@ -18,7 +18,7 @@ export class DenialLog {
   /** What strace is to open: by our own descriptor, for the pipe has no name any more. */
   readonly output: string;
   readonly #fd: number;
-  readonly #view: BoundaryView;
+  #view: BoundaryView;
   readonly #socket: Socket;
   readonly #buffer = Buffer.allocUnsafe(CHUNK);
   #listener: ((denial: Denial) => void) | undefined;
@@ -62,6 +62,12 @@ export class DenialLog {
     const early = this.#early;
     this.#early = [];
     for (const each of early) listener(each);
+  }
+
+  /** From now on, refusals are of this boundary. */
+  look(view: BoundaryView): void {
+    this.drain();
+    this.#view = view;
   }
 
   /** What was told before anybody listened; it is told to nobody else. */

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { bwrapCommand, PORTS_FOLDER } from './bwrap.js';
 import { type CanaryOutcome, type CanaryRun, tryBoundary } from './canary.js';
 import { DenialLog } from './denial-log.js';
-import { listens, type Place, straceArguments } from './denials.js';
+import { type BoundaryView, listens, type Place, straceArguments } from './denials.js';
 import { innerEnvironment, splitEnvironment } from './environment.js';
 import { SandboxError } from './error.js';
 import { hiddenPaths, look, type Seen, within } from './hidden.js';
@@ -65,9 +65,9 @@ export async function prepareLinux(preparation: Preparation): Promise<Prepared> 
     try {
       return await prepareWith(preparation, make);
     } catch (error) {
-      if (!(error instanceof SandboxError) || error.code !== 'BACKEND_UNAVAILABLE') throw error;
       // The first one's reason is the one worth telling.
       failure ??= error;
+      if (!(error instanceof SandboxError) || error.code !== 'BACKEND_UNAVAILABLE') throw failure;
     }
   }
   throw failure;
@@ -93,6 +93,9 @@ async function bubblewrap(
   const { network, profile } = policy;
   if (network.mode === 'ports' && profile === 'strict') {
     throw new SandboxError('NOT_SUPPORTED', 'ports are forwarded through unix sockets, which strict refuses');
+  }
+  if (network.mode === 'ports' && !root && network.ports.some((port) => port < 1024)) {
+    throw new SandboxError('NOT_SUPPORTED', 'ports below 1024 are forwarded for root alone');
   }
   const forwarder =
     network.mode === 'ports' ? await PortForwarder.open(host.scratch, network.ports) : undefined;
@@ -202,14 +205,16 @@ async function prepareWith(
     enforcer.dispose();
   };
   try {
-    const view = enforcer.command(limits.wrap(command.argv), [], settings);
+    /** Anew each time: of the machine's sockets, what is masked is what is there then. */
+    const boundary = () => enforcer.command(limits.wrap(command.argv), [], settings);
+    const reading = ({ places }: Pick<ReturnType<typeof boundary>, 'places'>): BoundaryView => ({
+      places,
+      binds: policy.binds,
+      network: policy.network.mode,
+      listens,
+    });
     if (policy.denials === 'named' && strace !== undefined && mkfifo !== undefined) {
-      log = DenialLog.open(host.scratch, mkfifo, {
-        places: view.places,
-        binds: policy.binds,
-        network: policy.network.mode,
-        listens,
-      });
+      log = DenialLog.open(host.scratch, mkfifo, reading(boundary()));
     }
     /** strace lets go of what it traces when its parent is gone; killed itself, it takes it along. */
     const launched = (argv: Argv): Argv => {
@@ -232,6 +237,8 @@ async function prepareWith(
         fds: filterFds(log !== undefined),
       }));
     let outcome = await tried();
+    // A socket that was to be masked may be gone by the time that it is.
+    if (outcome?.ran === false) outcome = await tried();
     if (log !== undefined && outcome !== undefined && (!outcome.ran || log.takeEarly().length === 0)) {
       // Nobody may trace here (or we are traced ourselves): the boundary is the same, its refusals have no names.
       log.close();
@@ -265,7 +272,11 @@ async function prepareWith(
     };
     let running: number | undefined;
     return {
-      argv: launched(view.argv),
+      get argv() {
+        const now = boundary();
+        log?.look(reading(now));
+        return launched(now.argv);
+      },
       cwd: command.cwd,
       env: { ...outer, PATH: outer['PATH'] ?? OUTER_PATH },
       fds,

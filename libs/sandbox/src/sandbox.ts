@@ -36,6 +36,7 @@ export interface SandboxHost {
  * of its own. Then call `started` with its pid (undefined where it could not be started), and `dispose` when it is gone.
  */
 export interface Prepared {
+  /** To be asked for right before it is spawned: some of what it hides is looked for then. */
   readonly argv: readonly [string, ...string[]];
   readonly cwd: string;
   readonly env: Readonly<Record<string, string>>;

@@ -203,6 +203,22 @@ describe.each(USERS)('as $name', (user) => {
     expect(report.denials).toEqual([]);
   });
 
+  it('has named ports forwarded', async () => {
+    const { home, workspace } = world(user.uid);
+    const port = portOf(await listening({ port: 0, host: '127.0.0.1' }));
+    const tried = (ports: number[]): Report =>
+      runAs(
+        user,
+        { roots: [workspace], network: { mode: 'ports', ports } },
+        attempts([['connect', { port, host: '127.0.0.1' }]]),
+        { home },
+      );
+    const low = tried([80]);
+    if (user.uid === 0) expect(low.record.ports).toEqual([80]);
+    else expect(low.error).toBe('NOT_SUPPORTED');
+    expect(tried([port]).record.ports).toEqual([port]);
+  });
+
   it('has tried itself before', () => {
     const { home, workspace } = world(user.uid);
     const report = runAs(user, { roots: [workspace] }, ['true'], { home, canary: true });
