@@ -81,7 +81,8 @@ export interface Asides {
   /** Lines that are not JSON-RPC, by direction. */
   readonly noise: { readonly c2s: number; readonly s2c: number };
   readonly findings: readonly string[];
-  readonly places: readonly (Place & { readonly kind: string })[];
+  /** The first of them; of a notification, who sent it. */
+  readonly places: readonly (Place & { readonly kind: string; readonly notified?: Direction })[];
 }
 
 /** An answer without a request. */
@@ -124,7 +125,7 @@ type OpenTurn = Writable<Turn> & { findings: string[] };
 type OpenAsides = Writable<Omit<Asides, 'notices'>> & {
   counts: Map<string, { dir: Direction; method: string; count: number }>;
   findings: string[];
-  places: (Place & { kind: string })[];
+  places: (Place & { kind: string; notified?: Direction })[];
 };
 type Item = Exclude<TraceItem, Turn | Asides> | OpenTurn | OpenAsides;
 
@@ -419,7 +420,7 @@ class Fold {
         else findings = [...findings, 'PROGRESS_AFTER_ANSWER'];
       }
     }
-    const { item } = this.#aside(place, method);
+    const { item } = this.#aside(place, method, notification === undefined ? undefined : dir);
     addAll(item.findings, findings);
     if (notification === undefined) {
       item.noise = { ...item.noise, [dir]: item.noise[dir] + 1 };
@@ -436,7 +437,7 @@ class Fold {
   }
 
   /** The open fold of asides, or a new one. */
-  #aside(place: Place, kind: string): Held<OpenAsides> {
+  #aside(place: Place, kind: string, notified?: Direction): Held<OpenAsides> {
     if (this.#asides === undefined) {
       const item: OpenAsides = {
         type: 'asides',
@@ -456,7 +457,8 @@ class Fold {
     }
     const { item } = this.#asides;
     item.last = place;
-    if (item.places.length < MAX_PLACES) item.places.push({ ...place, kind });
+    if (item.places.length < MAX_PLACES)
+      item.places.push({ ...place, kind, ...(notified === undefined ? {} : { notified }) });
     return this.#asides;
   }
 

@@ -304,7 +304,8 @@ describe('belay trace export', () => {
   it('har: what version 1.2 asks for', async () => {
     const { log } = (await belay('trace', 'export', sample(), '--format', 'har')).json as Har;
     expect(log).toMatchObject({ version: '1.2', creator: { name: 'belay', version: '0.1.0' } });
-    expect(log.entries).toHaveLength(6);
+    // Six requests, and what was said between them.
+    expect(log.entries).toHaveLength(7);
     for (const entry of log.entries) {
       expect(entry.pageref).toBe(log.pages[0]?.id);
       expect(Number.isNaN(Date.parse(entry.startedDateTime))).toBe(false);
@@ -337,7 +338,10 @@ describe('belay trace export', () => {
       const { send = 0, wait = 0, receive = 0 } = entry.timings;
       expect(send + wait + receive).toBe(entry.time);
     }
-    expect(log.entries.map(({ response }) => response.status)).toEqual([200, 200, 500, 200, 200, 0]);
+    expect(log.entries.map(({ response }) => response.status)).toEqual([200, 200, 202, 500, 200, 200, 0]);
+    const [progress] = log.entries.filter(({ response }) => response.status === 202);
+    expect(progress?.request.url).toMatch(/^mcp:\/\/proxy\/notifications\/progress$/);
+    expect(progress).toMatchObject({ _notified: 'server', response: { content: { size: 0 } } });
     expect(log.entries[1]?.request.postData?.text).toContain('9007199254740993');
   });
 
