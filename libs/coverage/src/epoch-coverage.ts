@@ -185,6 +185,9 @@ export interface EpochState {
   readonly spoke: number;
 }
 
+/** Most roots that wait for what is missing before them; past it, the one over the fewest lines is given up. */
+const MAX_PENDING = 1_000;
+
 /** Most conflicts that are listed; how many more there are is counted. */
 export const MAX_CONFLICTS = 100;
 
@@ -468,6 +471,10 @@ export class EpochCoverage {
     while (at > 0 && (this.#pending[at - 1] as Pending).size > size) at--;
     this.#pending.splice(at, 0, pending);
     this.#tree.hold(size);
+    if (this.#pending.length <= MAX_PENDING) return;
+    // The roots over more lines cover its lines too.
+    const given = this.#pending.shift() as Pending;
+    if (this.#pending[0]?.size !== given.size) this.#tree.release(given.size);
   }
 
   #place(seq: number, hash: Buffer): void {

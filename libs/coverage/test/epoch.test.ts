@@ -2,6 +2,7 @@ import {
   type Account,
   EpochCoverage,
   type EpochState,
+  type SentEntry,
   SinkChain,
   epochStatement,
   formatStatement,
@@ -9,6 +10,7 @@ import {
   readPolicy,
   timingOf,
 } from '@belay/coverage';
+import { CompactRange, leafHash } from '@belay/merkle';
 import { SessionLog } from '@belay/testkit';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -209,6 +211,63 @@ describe('an epoch', () => {
       status: 'gap',
       missing: [{ from: 3, to: 10 }],
       ending: { by: 'successor', epoch: sink.epoch, compared: false },
+    });
+  });
+
+  test('keeps its state small while a line is missing, and is whole when that comes', () => {
+    const log = new SessionLog();
+    const sink = log.sink('proxy');
+    sink.open();
+    const lost = sink.line('x.note', {});
+    sink.say('x.note', {}, true);
+    for (let n = 0; n < 1_500; n++) sink.stated('heartbeat');
+    sink.stated('epoch.close');
+    const coverage = new EpochCoverage({ log: ORIGIN, sink: 'proxy', epoch: sink.epoch });
+    for (const entry of log.sent()) coverage.apply(entry, timing);
+    expect(coverage.findings()).toMatchObject({ missing: [{ from: 2, to: 3 }], matched: 0 });
+    expect(coverage.state().pending).toHaveLength(1_000);
+    log.append(lost, sink.by);
+    coverage.apply(log.sent().at(-1) as SentEntry, timing);
+    expect(coverage.findings()).toMatchObject({
+      missing: [],
+      conflicts: [],
+      matched: 1_502,
+      ending: { by: 'close', compared: true },
+    });
+    const { tree, pending } = coverage.state();
+    expect(pending).toEqual([]);
+    expect(tree.held).toEqual([]);
+    expect(tree.nodes.length).toBeLessThan(12);
+  });
+
+  test('is not whole when a hash of the sink stands over lines that can not be held to it', () => {
+    const log = new SessionLog();
+    const sink = log.sink('proxy');
+    const bodies: Buffer[] = [];
+    const held = (kind: string, attrs?: Record<string, unknown>): void => {
+      bodies.push(sink.line(kind, { attrs }));
+      sink.say(kind, { attrs }, true);
+    };
+    sink.open();
+    for (let n = 0; n < 3; n++) held('x.note');
+    const leaves = [
+      log.bytes.at(-1)?.subarray((log.bytes.at(-1) as Buffer).indexOf(0x0a) + 1) as Buffer,
+      ...bodies,
+    ].map(leafHash);
+    const whole = CompactRange.empty();
+    for (const leaf of leaves) whole.append(leaf);
+    held('gap', { first: 3, last: 3, reason: 'lost', hashes: [leaves[2]?.toString('base64')] });
+    held('gap', { first: 1, last: 4, reason: 'lost', hashes: [whole.root().toString('base64')] });
+    const [second, third, fourth, inner, outer] = bodies as [Buffer, Buffer, Buffer, Buffer, Buffer];
+    // The fourth line joins the hash for the third, and the second `gap` line takes both for its own.
+    for (const body of [inner, fourth, outer, second, third]) log.append(body, sink.by);
+    sink.stated('epoch.close');
+    expect(log.statements('none').epochs[0]).toMatchObject({
+      status: 'gap',
+      missing: [],
+      conflicts: [],
+      unbound: [{ from: 1, to: 5 }],
+      ending: { by: 'close', compared: true },
     });
   });
 });

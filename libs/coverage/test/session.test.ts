@@ -6,7 +6,8 @@ import {
   SessionCoverage,
 } from '@belay/coverage';
 import { keyed, type LogSink, SessionLog } from '@belay/testkit';
-import { expect, test } from 'vitest';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
 
 const S = 'run-1';
 
@@ -238,4 +239,119 @@ test('goes on from its stored state', () => {
     resumed.apply(entry);
   }
   expect(resumed.state()).toEqual(whole.state());
+});
+
+describe('over any course of things', () => {
+  const act = fc.record({
+    sink: fc.nat(2),
+    what: fc.oneof(
+      { weight: 6, arbitrary: fc.constantFrom('say', 'other') },
+      { weight: 3, arbitrary: fc.constantFrom('session.open', 'session.close', 'heartbeat') },
+      { weight: 1, arbitrary: fc.constantFrom('close and restart', 'restart', 'epoch.close') },
+    ),
+    lose: fc.oneof(
+      { weight: 14, arbitrary: fc.constant(false) },
+      { weight: 1, arbitrary: fc.constant(true) },
+    ),
+  });
+
+  test('a member covers a session only when every line that it sent of it is there, and is blamed for no other', () => {
+    const reached = new Map<string, number>();
+    fc.assert(
+      fc.property(
+        fc.array(act, { minLength: 4, maxLength: 60 }),
+        fc.integer({ min: 0, max: 5_000 }),
+        fc.boolean(),
+        (acts, later, tidy) => {
+          const log = new SessionLog();
+          const sinks = ['a', 'b', 'c'].map((name, i) => log.sink(name, { kind: 'proxy', required: i < 2 }));
+          /** Every number of every epoch: whether it arrived, and whether it is the session's. */
+          const source: { sink: string; epoch: string; seq: number; arrived: boolean; ours: boolean }[] = [];
+          const write = (sink: LogSink, ours: boolean, lose: boolean, say: () => void): void => {
+            say();
+            source.push({ sink: sink.by.sink, epoch: sink.epoch, seq: sink.size, arrived: !lose, ours });
+          };
+          const over = new Set<LogSink>(sinks);
+          const begun = new Set<LogSink>();
+          const step = (sink: LogSink, what: string, lose: boolean): void => {
+            if (over.delete(sink)) write(sink, false, lose, () => sink.open(lose));
+            switch (what) {
+              case 'say':
+                // As the format has it: what comes first of a session is that it opens.
+                if (!begun.has(sink)) step(sink, 'session.open', false);
+                write(sink, true, lose, () => sink.say('x.note', { session: S }, lose));
+                break;
+              case 'other':
+                write(sink, false, lose, () => sink.say('x.note', { session: 'run-2' }, lose));
+                break;
+              case 'session.open':
+                if (begun.has(sink)) break;
+                begun.add(sink);
+                write(sink, true, lose, () => sink.say(what, { session: S }, lose));
+                break;
+              case 'session.close':
+                if (begun.has(sink)) write(sink, true, lose, () => sink.stated(what, { session: S }, lose));
+                break;
+              case 'heartbeat':
+                write(sink, false, lose, () => sink.stated(what, {}, lose));
+                break;
+              default:
+                if (what !== 'restart') write(sink, false, lose, () => sink.stated('epoch.close', {}, lose));
+                over.add(sink);
+            }
+          };
+          for (const { sink, what, lose } of acts) step(sinks[sink] as LogSink, what, lose);
+          if (tidy) {
+            for (const sink of sinks)
+              for (const what of ['session.close', 'epoch.close']) step(sink, what, false);
+          }
+          const statement = canonicalOf(log.coverage(S, later));
+          for (const { sink, status, reasons, epochs } of statement.members) {
+            reached.set(status, (reached.get(status) ?? 0) + 1);
+            const lines = source.filter((line) => line.sink === sink);
+            const lost = lines.filter(({ ours, arrived }) => ours && !arrived);
+            expect(status).not.toBe('conflict');
+            const known = (line: (typeof lines)[0]): boolean =>
+              epochs.some(({ epoch, from, to }) => epoch === line.epoch && from <= line.seq && line.seq < to);
+            if (status === 'complete') {
+              // After the session's last close, or the end that the sink stated, nothing is claimed.
+              expect(lost.filter(known)).toEqual([]);
+              const closedIn = epochs.at(-1)?.epoch as string;
+              for (const line of lost) expect(line.epoch > closedIn || !known(line)).toBe(true);
+            }
+            // The numbers named are those that did not arrive, each of them, and in the epochs of the session.
+            for (const reason of reasons) {
+              if (reason.reason !== 'missing') continue;
+              for (let seq = reason.from; seq < reason.to; seq++) {
+                expect(lines.find((line) => line.epoch === reason.epoch && line.seq === seq)?.arrived).toBe(
+                  false,
+                );
+              }
+            }
+            for (const line of lost.filter(known)) {
+              const named = reasons.some(
+                (reason) =>
+                  reason.reason === 'missing' &&
+                  reason.epoch === line.epoch &&
+                  reason.from <= line.seq &&
+                  line.seq < reason.to,
+              );
+              expect(named).toBe(true);
+            }
+            if (lines.every(({ arrived }) => arrived))
+              expect(['complete', 'open', 'silent', 'unclosed']).toContain(status);
+          }
+          const silent = ['a', 'b'].filter(
+            (sink) => !source.some((line) => line.sink === sink && line.ours && line.arrived),
+          );
+          for (const sink of silent) {
+            const found = statement.members.find((each) => each.sink === sink);
+            if (statement.began !== undefined && later > 150) expect(found?.status).toBe('silent');
+          }
+        },
+      ),
+      { numRuns: Number(process.env['BELAY_RUNS'] ?? 300) },
+    );
+    expect([...reached.keys()].sort()).toEqual(['complete', 'gap', 'open', 'silent', 'unclosed']);
+  });
 });
