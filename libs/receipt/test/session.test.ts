@@ -279,6 +279,29 @@ describe('authority', () => {
     });
   });
 
+  test('of identical calls, a sink that saw fewer corroborates none', () => {
+    const session = new Session({ calls: 0 });
+    session.proxy.open();
+    session.hook.open();
+    const said = (n: number): Record<'session' | 'call' | 'match', string> => ({
+      session: S,
+      call: `weak:${keyed(`ls ${n}`)}`,
+      match: keyed('ls'),
+    });
+    for (const [sink, n] of [
+      [session.proxy, 1],
+      [session.proxy, 2],
+      [session.hook, 1],
+    ] as const) {
+      sink.say('call', said(n));
+      sink.say('result', said(n));
+    }
+    expect(authority(session)).toMatchObject({ level: 'observed' });
+    session.hook.say('call', said(2));
+    session.hook.say('result', said(2));
+    expect(authority(session)).toMatchObject({ level: 'corroborated' });
+  });
+
   test("a verifier of the recorder's own domain is named as such", () => {
     expect(authority(new Session({ verifierDomain: 'desk' })).by).toContainEqual(
       expect.objectContaining({ level: 'replayed', recorder: 'same domain' }),
