@@ -210,7 +210,12 @@ class Comparison {
     }
     if (silent !== undefined) this.#at('not_sent', silent);
     await this.#findMissing(trace, evidence, last);
+    // Whoever takes a record away may take away what is kept of its line: then it is not known what there was.
+    const unknown = evidence.unaccounted.filter((seq) => !this.seqs.has(seq));
+    if (unknown.length > 0) this.note('not_kept', ...unknown);
     for (const { code, detail, first, count } of evidence.flaws) {
+      // Told by their numbers.
+      if (code === 'lines_missing') continue;
       const seqs = first === undefined ? {} : { seqs: ranges([first, first + (count ?? 1) - 1], true) };
       this.#details.push({
         code: 'evidence_invalid',

@@ -241,6 +241,29 @@ describe('a trace that was changed and chained anew', () => {
   });
 });
 
+test('the end of a trace taken away, and the end of the spool with it: what is not there any more is named', async () => {
+  const path = await proxied();
+  const dir = epochDir(path);
+  chainAnew(path, (records) =>
+    records.filter(({ seqs }) => !((seqs as number[] | undefined) ?? []).some((seq) => seq > 8)),
+  );
+  const archive = join(dir, 'lines.gz');
+  const lines = gunzipSync(readFileSync(archive)).toString().split('\n').slice(0, 8);
+  writeFileSync(archive, gzipSync(`${lines.join('\n')}\n`));
+  const cut = await check([path]);
+  expect(cut.verdict).not.toBe('INTACT');
+  expect(cut.traces[0]?.acks.findings).toContainEqual(
+    expect.objectContaining({ code: 'not_kept', bad: false }),
+  );
+  // Nor does it help to take the proofs away, and the spool's notes.
+  for (const name of ['proofs', 'acks']) writeFileSync(join(dir, name), '');
+  const more = await check([path]);
+  expect(more.verdict).toBe('INCOMPLETE');
+  expect(more.traces[0]?.acks.findings).toContainEqual(
+    expect.objectContaining({ code: 'not_kept', seqs: expect.stringContaining('9-14') as string }),
+  );
+});
+
 describe('what can not be decided is named', () => {
   test('not acknowledged: the collector is away', async () => {
     await collector.close();
@@ -324,8 +347,12 @@ describe('what can not be decided is named', () => {
     const noted = join(logDir(state, collector.origin), 'log.json');
     writeFileSync(noted, JSON.stringify({ origin: collector.origin }));
     expect(codes(await check([path], [], { BELAY_STATE: state }))).toEqual(['no_key']);
+    // Lines that were given up for want of room, and lines that somebody took away.
     rmSync(join(dir, 'lines.gz'));
-    expect(codes(await check([path]))).toContain('not_kept');
+    expect(await check([path])).toMatchObject({ code: 2, integrity: 'attested 0/10' });
+    expect(codes(await check([path]))).toEqual(['not_kept']);
+    rmSync(join(dir, 'proofs'));
+    expect(codes(await check([path]))).toEqual(['not_kept']);
   });
 });
 

@@ -30,7 +30,7 @@ export interface Place {
 
 /** What of the kept evidence does not hold. */
 export interface Flaw {
-  readonly code: 'bad_signature' | 'proof_invalid' | 'lines_damaged' | 'unreadable';
+  readonly code: 'bad_signature' | 'proof_invalid' | 'lines_missing' | 'lines_damaged' | 'unreadable';
   readonly detail: string;
   /** Numbers of the lines that it was to prove. */
   readonly first?: number;
@@ -47,6 +47,8 @@ export interface Evidence {
   readonly refused: ReadonlyMap<number, string>;
   /** Lines that were acknowledged by the spool's own note, of which no proof is kept. */
   readonly noted: ReadonlySet<number>;
+  /** Numbers that by any word kept here were given, and that neither a line nor a gap line is kept of. */
+  readonly unaccounted: readonly number[];
   /** The largest head among the proofs that hold. */
   readonly head: SignedHead | undefined;
   readonly flaws: readonly Flaw[];
@@ -90,9 +92,11 @@ export async function readEvidence(dir: string, record: EpochRecord, vkey: strin
   const settle = (each: OpenRun): void => {
     const { run, proof, root, seqs, leaves } = each;
     const { first, count } = run;
+    if (leaves.length !== count) {
+      flaws.push({ code: 'lines_missing', detail: 'lines that it proves are not kept', first, count });
+      return;
+    }
     try {
-      if (leaves.length !== count)
-        throw new ClientError('give_up', 'proof_invalid', 'lines that it proves are not kept');
       verifyLeaves({ origin, size: proof.head.size, root }, run, leaves);
     } catch (error) {
       if (!(error instanceof ClientError)) throw error;
@@ -125,7 +129,18 @@ export async function readEvidence(dir: string, record: EpochRecord, vkey: strin
     });
   }
   for (const each of [...open, ...waiting]) settle(each);
-  return { lines, attested, ...settlements(dir, lines), head, flaws };
+  const notes = settlements(dir, lines);
+  const said = [...lines.keys(), ...notes.noted, ...notes.refused.keys(), record.closed?.size ?? 0];
+  for (const { runs } of proofs) for (const { first, count } of runs) said.push(first + count - 1);
+  return { lines, attested, ...notes, unaccounted: unaccountedIn(lines, said), head, flaws };
+}
+
+function unaccountedIn(lines: ReadonlyMap<number, KnownLine>, said: readonly number[]): number[] {
+  const end = said.reduce((most, each) => Math.max(most, each), 0);
+  const spoken = new Set<number>();
+  for (const { gap } of lines.values())
+    for (let seq = gap?.first ?? 1; seq <= (gap?.last ?? 0); seq++) spoken.add(seq);
+  return Array.from({ length: end }, (_, at) => at + 1).filter((seq) => !lines.has(seq) && !spoken.has(seq));
 }
 
 function leavesAt(each: OpenRun, place: { origin: string; sink: string }, line: Buffer): Buffer[] {

@@ -76,8 +76,9 @@ export async function restoreLines(dir: string): Promise<void> {
   }
 }
 
+/** Gives up the lines, and the proofs with them: they prove nothing without. */
 export async function forgetLines(dir: string): Promise<void> {
-  await rm(join(dir, KEPT), { force: true });
+  for (const name of [KEPT, PROOFS]) await rm(join(dir, name), { force: true });
 }
 
 /**
