@@ -31,6 +31,7 @@ const WORDS: Readonly<Record<Mark, string>> = {
   allowed: 'allowed',
   works: 'works',
   fails: 'FAILS',
+  lacks: 'lacks',
   'refused-by-policy': 'refused',
   untested: 'not tested',
 };
@@ -38,7 +39,7 @@ const MARK_WIDTH = 10;
 const WHAT_WIDTH = 56;
 
 export function checkPage(check: SandboxCheck, style: Style): string {
-  const { record, rows, scope, user, server } = check;
+  const { record, rows, scope, user, snapshot, server } = check;
   const network = record.network === 'ports' ? `ports ${record.ports?.join(', ')}` : record.network;
   const head = [
     `${style.bold('boundary')}  ${record.backend}, profile ${record.profile}, network ${network}, as ${printable(user.name)} (${user.uid})`,
@@ -55,8 +56,20 @@ export function checkPage(check: SandboxCheck, style: Style): string {
   });
   const skipped =
     untested.length === 0 ? [] : ['', style.bold('Not tested'), ...untested.map((row) => line(row, style))];
+  const captured =
+    snapshot === undefined
+      ? []
+      : [
+          '',
+          style.bold('Snapshot and restore'),
+          ...snapshot.map(
+            ({ what, works, because }) =>
+              `  ${(works ? style.good : style.bad)((works ? 'works' : 'FAILS').padEnd(MARK_WIDTH))}  ` +
+              (works ? what : `${what.padEnd(WHAT_WIDTH)}  ${style.dim(printable(because))}`),
+          ),
+        ];
   const tried = server === undefined ? [] : ['', ...serverLines(server, style)];
-  return `${[...head, ...groups, ...skipped, ...tried, '', ...summary(check, style)].join('\n')}\n`;
+  return `${[...head, ...groups, ...captured, ...skipped, ...tried, '', ...summary(check, style)].join('\n')}\n`;
 }
 
 function line(row: RowResult, style: Style): string {
@@ -64,7 +77,7 @@ function line(row: RowResult, style: Style): string {
   const colour =
     mark === 'escaped' || mark === 'fails'
       ? style.bad
-      : mark === 'hole' || mark === 'allowed'
+      : mark === 'hole' || mark === 'allowed' || mark === 'lacks'
         ? style.warn
         : mark === 'untested'
           ? style.dim
@@ -132,6 +145,7 @@ function summary({ verdict, counts, rows, record, reasons }: SandboxCheck, style
     ...(counts.allowed > 0 ? [`${counts.allowed} allowed by the policy`] : []),
     `${counts.works} ordinary things work`,
     ...(counts.fails > 0 ? [`${counts.fails} FAIL`] : []),
+    ...(counts.lacks > 0 ? [`${counts.lacks} this back end can not give`] : []),
     ...(counts['refused-by-policy'] > 0 ? [`${counts['refused-by-policy']} closed by the policy`] : []),
     ...(counts.untested > 0 ? [`${counts.untested} of ${rows.length} not tested`] : []),
   ];

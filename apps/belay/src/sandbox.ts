@@ -21,6 +21,7 @@ import { print, styleFor } from './output.js';
 import { resolveRunner } from './package-runner.js';
 import { type BoundaryOptions, boundaryOptions, policyFrom, sandboxTrouble } from './sandbox-policy.js';
 import { type ServerTrial, tryServer } from './sandbox-server.js';
+import { type SnapshotRow, trySnapshot } from './sandbox-snapshot.js';
 import { checkPage } from './sandbox-table.js';
 
 /** What `--json` prints. */
@@ -28,6 +29,8 @@ export interface SandboxCheck extends BoundaryReport {
   /** The writable folder; undefined where a folder of our own stood in for one. */
   readonly scope: string | undefined;
   readonly user: { readonly name: string; readonly uid: number };
+  /** Capture and restore; undefined where only some groups were asked for. */
+  readonly snapshot: readonly SnapshotRow[] | undefined;
   readonly server: ServerTrial | undefined;
 }
 
@@ -103,6 +106,10 @@ async function check(server: readonly string[], options: Options): Promise<void>
       rows:
         options.only && PROBE_ROWS.filter(({ group }) => options.only?.includes(group)).map(({ row }) => row),
     });
+    const snapshot =
+      options.only === undefined
+        ? await trySnapshot({ policy, host, env, workspace, signal: stop.signal })
+        : undefined;
     const trial =
       server.length === 0
         ? undefined
@@ -117,7 +124,7 @@ async function check(server: readonly string[], options: Options): Promise<void>
           });
     stop.signal.throwIfAborted();
     const { username: name, uid } = userInfo();
-    const document: SandboxCheck = { scope, user: { name, uid }, ...boundary, server: trial };
+    const document: SandboxCheck = { scope, user: { name, uid }, ...boundary, snapshot, server: trial };
     await print(options.json, document, () => checkPage(document, styleFor(config)));
     process.exitCode = exitOf(document);
   } catch (error) {
@@ -138,8 +145,8 @@ async function check(server: readonly string[], options: Options): Promise<void>
 }
 
 /** 0: holds, and the server answers and is refused nothing; 1: one of these is not so; 2: it could not be tested. */
-function exitOf({ verdict, server }: SandboxCheck): number {
-  if (verdict === 'broken') return EXIT.bad;
+function exitOf({ verdict, snapshot, server }: SandboxCheck): number {
+  if (verdict === 'broken' || snapshot?.some(({ works }) => !works) === true) return EXIT.bad;
   if (server !== undefined && (!server.answered || server.denials.length > 0)) return EXIT.bad;
   return verdict === 'untestable' ? EXIT.undecided : EXIT.good;
 }

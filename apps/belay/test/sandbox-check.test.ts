@@ -59,6 +59,8 @@ describe('belay sandbox check', () => {
       },
     });
     expect(check.server?.ended).toBeUndefined();
+    expect(check.snapshot?.filter(({ works }) => !works)).toEqual([]);
+    expect(check.snapshot).toHaveLength(6);
     expect(code).toBe(0);
     expect(readdirSync(scope)).toEqual([]);
     expect(readdirSync(base).sort()).toEqual(['scope', 'server.cjs']);

@@ -46,6 +46,8 @@ export interface EscapeRow extends Row {
   readonly essential?: boolean;
   /** A back end may be known not to hold this; then it is a hole by this name, in the record. */
   readonly hole?: Hole;
+  /** Another hole that takes this one in. */
+  readonly widerHole?: Hole;
   /** The class of the filter that refuses it; where that is not told of each time, it is in the record. */
   readonly filter?: FilterClass;
   /** Why it has no positive control: without a boundary it would be another attempt. */
@@ -56,6 +58,8 @@ export interface EscapeRow extends Row {
 
 export interface LifeRow extends Row {
   readonly depends?: Depends;
+  /** It takes a folder of the command's own in place of the machine's, which not every back end can give. */
+  readonly ownFolder?: boolean;
 }
 
 const escape = <Id extends string>(rows: Readonly<Record<Id, EscapeRow>>): Readonly<Record<Id, EscapeRow>> =>
@@ -203,7 +207,10 @@ export const ESCAPES = escape({
   'unix-datagram': socket('datagram socket of the host, by path'),
   'unix-abstract': socket('abstract socket of the host', 'abstract-socket'),
   'unix-real': { ...socket("this machine's own: docker, ssh-agent, session bus"), witness: 'none' },
-  'unix-late': socket('listening socket made after the start', 'late-unix-socket'),
+  'unix-late': {
+    ...socket('listening socket made after the start', 'late-unix-socket'),
+    widerHole: 'unix-socket',
+  },
   'sysv-shm': { ...socket('shared memory of the host (System V)', 'host-process'), witness: 'none' },
   mqueue: { ...socket('message queue of the host (POSIX)', 'host-process'), witness: 'none' },
 
@@ -276,7 +283,7 @@ export const LIFE = life({
   'dev-full': ordinary('life-devices', '/dev/full is full'),
   'dev-urandom': ordinary('life-devices', 'read /dev/urandom'),
   'dev-fd': ordinary('life-devices', '/dev/fd, /dev/stdin, /dev/stdout'),
-  'dev-shm': ordinary('life-devices', 'shared memory in /dev/shm'),
+  'dev-shm': { ...ordinary('life-devices', 'shared memory in /dev/shm'), ownFolder: true },
   pty: ordinary('life-devices', 'a pseudo-terminal of its own'),
 
   write: ordinary('life-files', 'write, read, append, delete in the workspace'),
@@ -295,10 +302,10 @@ export const LIFE = life({
   sync: ordinary('life-files', 'fsync(2) of file and folder'),
   'foreign-owner': ordinary('life-files', 'write in a workspace of another user (root)'),
   tmp: ordinary('life-files', 'temporary files in $TMPDIR'),
-  'slash-tmp': ordinary('life-files', 'temporary files in /tmp'),
-  'var-tmp': ordinary('life-files', 'temporary files in /var/tmp'),
+  'slash-tmp': { ...ordinary('life-files', 'temporary files in /tmp'), ownFolder: true },
+  'var-tmp': { ...ordinary('life-files', 'temporary files in /var/tmp'), ownFolder: true },
   'cache-npm': ordinary('life-files', "write to npm's cache"),
-  'cache-xdg': ordinary('life-files', 'write to ~/.cache'),
+  'cache-xdg': { ...ordinary('life-files', 'write to ~/.cache'), ownFolder: true },
 
   shell: ordinary('life-processes', 'sh -c, with pipes'),
   node: ordinary('life-processes', 'node in node'),

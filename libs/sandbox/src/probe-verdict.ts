@@ -8,7 +8,8 @@ import type { SandboxRecord } from './record.js';
 /**
  * Of an escape row: `refused`; `contained`: it worked on a copy and nothing outside noticed; `escaped`; `hole`: it came
  * through where the back end is known not to hold (it is in the record by name); `allowed`: the policy lets it.
- * Of an ordinary row: `works`, `fails`; `refused-by-policy`: the policy does not let it. `untested` of both.
+ * Of an ordinary row: `works`, `fails`; `refused-by-policy`: the policy does not let it;
+ * `lacks`: the back end can not give it. `untested` of both.
  */
 export type Mark =
   | 'refused'
@@ -18,6 +19,7 @@ export type Mark =
   | 'allowed'
   | 'works'
   | 'fails'
+  | 'lacks'
   | 'refused-by-policy'
   | 'untested';
 
@@ -83,6 +85,13 @@ export function judge(
       };
     if (control !== undefined && worked === 'fails')
       return { ...base, ...refusal, mark: 'untested', because: `does not work here without it either` };
+    if (known.ownFolder === true && setting.backend === 'landlock')
+      return {
+        ...base,
+        ...refusal,
+        mark: 'lacks',
+        because: 'Landlock gives no folder of its own in its place',
+      };
     if (
       (known.depends === 'network' && setting.network === 'deny') ||
       (known.depends === 'unix' && setting.profile === 'strict')
@@ -96,8 +105,11 @@ export function judge(
     const because = 'did' in answer ? answer.did : `seen outside, though answered ${nameOf(answer)}`;
     if (known.allowed === 'network' && setting.network === 'allow')
       return { ...base, mark: 'allowed', because: 'the network is open' };
-    if (known.hole !== undefined && setting.backend !== 'none' && setting.holes.includes(known.hole))
-      return { ...base, mark: 'hole', because: `${because}: hole "${known.hole}" of this back end` };
+    const hole = [known.hole, known.widerHole].find(
+      (name) => name !== undefined && setting.backend !== 'none' && setting.holes.includes(name),
+    );
+    if (hole !== undefined)
+      return { ...base, mark: 'hole', because: `${because}: hole "${hole}" of this back end` };
     return { ...base, mark: 'escaped', because };
   }
   if ('absent' in answer) return { ...base, mark: 'untested', because: answer.absent };

@@ -12,7 +12,8 @@ import { Stage, type StageOptions, writable } from './probe-stage.js';
 import { judge, type Mark, type RowResult, type Seen } from './probe-verdict.js';
 import type { SandboxRecord } from './record.js';
 import { look, within } from './hidden.js';
-import { prepare, type SandboxHost } from './sandbox.js';
+import type { SandboxHost } from './prepared.js';
+import { prepare } from './sandbox.js';
 
 export interface CheckOptions extends Omit<StageOptions, 'control' | 'limits'> {
   /** Its roots hold `workspace`. */
@@ -147,6 +148,7 @@ function conclude(rows: readonly RowResult[]): Pick<BoundaryReport, 'verdict' | 
     allowed: 0,
     works: 0,
     fails: 0,
+    lacks: 0,
     'refused-by-policy': 0,
     untested: 0,
   };

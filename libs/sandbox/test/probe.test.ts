@@ -334,6 +334,17 @@ describe('what a row comes to', () => {
     expect(through('escape-unix-path')).toBe('escaped');
   });
 
+  it('knows what a back end lacks, and a hole that is wider', () => {
+    const landlock: Setting = { ...setting, backend: 'landlock', holes: ['unix-socket'] };
+    const row = 'life-slash-tmp';
+    expect(judge(row, did(row), refused(row, 'EACCES'), landlock, []).mark).toBe('lacks');
+    expect(judge(row, did(row), refused(row, 'EACCES'), setting, []).mark).toBe('fails');
+    const late = 'escape-unix-late';
+    expect(
+      judge(late, { ...did(late), reached: true }, { ...did(late), reached: true }, landlock, []).mark,
+    ).toBe('hole');
+  });
+
   it('knows no hole of a back end that is none', () => {
     const none: Setting = { ...setting, backend: 'none', holes: ['chmod', 'write'] };
     expect(judge('escape-chmod', did('x'), { ...did('x'), reached: true }, none, []).mark).toBe('escaped');
