@@ -79,8 +79,8 @@ export function policyFrom(
     const file = options.policy === undefined ? {} : fromFile(resolve(options.policy));
     const said = config.sandboxNetwork === undefined ? undefined : parseNetwork(config.sandboxNetwork);
     const base: SandboxPolicy = { ...DEFAULT_POLICY, ...file };
-    const ours = [config.state, dirname(config.credentials), config.traceDir].flatMap((path) =>
-      path === undefined ? [] : resolve(path),
+    const ours = [config.state, dirname(config.credentials), config.traceDir, config.snapshotDir].flatMap(
+      (path) => (path === undefined ? [] : resolve(path)),
     );
     return normalPolicy({
       ...base,

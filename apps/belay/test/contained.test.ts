@@ -326,7 +326,7 @@ describe('a boundary that can not be had', () => {
       [['--sandbox', 'open'], 64, 'open'],
     ];
     for (const [options, exit, message, env] of cases) {
-      if (options[1]?.endsWith('policy.yaml') === true) policy('  roots:\n    - /x\n  netwrok: deny\n');
+      if (options[1] === join(home, 'policy.yaml')) policy('  roots:\n    - /x\n  netwrok: deny\n');
       const [code, stderr] = await tried(['proxy', '--trace', traces, '--no-snapshots', ...options], env);
       expect(stderr, options.join(' ')).toContain(message);
       expect(stderr, options.join(' ')).not.toContain('up\n');

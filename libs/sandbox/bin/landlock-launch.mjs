@@ -1,19 +1,20 @@
 /**
- * Confines itself by Landlock and a system call filter, then becomes the command. Arguments: a plan as JSON, `--`, the
- * command. Descriptor 3, if the plan says so, has the filter.
+ * Confines itself by Landlock and a system call filter, then becomes the command. Arguments: the file of a plan, `--`,
+ * the command. Descriptor 3, if the plan says so, has the filter.
  */
 import { closeSync, constants, openSync, readFileSync } from 'node:fs';
 import koffi from 'koffi';
 
-const [text, , ...argv] = process.argv.slice(2);
-const { rules, fs, net, scoped, size, filter, env } = JSON.parse(text);
+const [file, , ...argv] = process.argv.slice(2);
+const { rules, fs, net, scoped, size, filter, env } = JSON.parse(readFileSync(file, 'utf8'));
 
 const libc = koffi.load(null);
 const syscall = libc.func('long syscall(long number, ...)');
 const prctl = libc.func('int prctl(int option, ...)');
 const signal = libc.func('void *signal(int number, void *handler)');
 const fcntl = libc.func('int fcntl(int fd, int command, ...)');
-const execvpe = libc.func('int execvpe(const char *file, const char **argv, const char **envp)');
+const setenv = libc.func('int setenv(const char *name, const char *value, int overwrite)');
+const execvp = libc.func('int execvp(const char *file, const char **argv)');
 
 const [CREATE_RULESET, ADD_RULE, RESTRICT_SELF] = [444, 445, 446];
 const PR_SET_SECCOMP = 22;
@@ -36,9 +37,9 @@ const made = check(
   'landlock_create_ruleset',
 );
 for (const [path, access] of rules) {
-  let file;
+  let opened;
   try {
-    file = openSync(path, O_PATH | constants.O_NOFOLLOW);
+    opened = openSync(path, O_PATH | constants.O_NOFOLLOW);
   } catch {
     // Gone since it was looked at: nothing to allow.
     continue;
@@ -46,9 +47,9 @@ for (const [path, access] of rules) {
   // struct landlock_path_beneath_attr, packed: the rights, and the descriptor.
   const rule = Buffer.alloc(12);
   rule.writeBigUInt64LE(BigInt(access), 0);
-  rule.writeInt32LE(file, 8);
+  rule.writeInt32LE(opened, 8);
   check(syscall(ADD_RULE, 'int', made, 'int', 1, 'void *', rule, 'uint32_t', 0), `landlock_add_rule ${path}`);
-  closeSync(file);
+  closeSync(opened);
 }
 check(
   prctl(PR_SET_NO_NEW_PRIVS, 'unsigned long', 1, 'unsigned long', 0, 'unsigned long', 0, 'unsigned long', 0),
@@ -56,7 +57,8 @@ check(
 );
 const program = filter === undefined ? undefined : readFileSync(filter);
 if (filter !== undefined) closeSync(filter);
-const environment = Object.entries({ ...process.env, ...env }).map(([name, value]) => `${name}=${value}`);
+// The rest of the environment is there already.
+for (const [name, value] of Object.entries(env)) setenv(name, value, 1);
 check(syscall(RESTRICT_SELF, 'int', made, 'uint32_t', 0), 'landlock_restrict_self');
 closeSync(made);
 if (program !== undefined) {
@@ -70,7 +72,7 @@ if (program !== undefined) {
 signal(13, null);
 // Node lets nothing be inherited past itself, the standard three included.
 for (const fd of [0, 1, 2]) fcntl(fd, F_SETFD, 'int', 0);
-execvpe(argv[0], [...argv, null], [...environment, null]);
+execvp(argv[0], [...argv, null]);
 const missing = koffi.errno() === koffi.os.errno.ENOENT;
 process.stderr.write(`belay: cannot start ${argv[0]}\n`);
 process.exit(missing ? 127 : 126);

@@ -4,7 +4,7 @@ import { lstatSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Place } from './denials.js';
 import { entriesOf, look, type Seen, within } from './hidden.js';
-import { mountArguments } from './mounts.js';
+import { MAX_ENTRIES, mountArguments } from './mounts.js';
 import type { SandboxPolicy } from './policy.js';
 import { hostSockets } from './unix-sockets.js';
 
@@ -62,7 +62,10 @@ export function bwrapCommand(plan: BwrapPlan): BwrapView {
   const { policy, home, root, cwd } = plan;
   const networked = policy.network.mode === 'allow';
   const fresh = FRESH.filter((folder) => look(folder)?.path === folder);
-  const growing = home === undefined ? [] : [join(home, '.cache')].filter((at) => look(at)?.path === at);
+  const growing =
+    home === undefined
+      ? []
+      : [join(home, '.cache')].filter((at) => look(at)?.path === at && entriesOf(at).length <= MAX_ENTRIES);
   const empty = [RUN].filter((folder) => look(folder)?.path === folder);
   const covered = [...fresh, ...empty];
   const shown = [

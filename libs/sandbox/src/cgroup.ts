@@ -2,8 +2,10 @@
 
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 
 const ROOT = '/sys/fs/cgroup';
+const SCRIPT = fileURLToPath(new URL('../bin/join-group.sh', import.meta.url));
 
 interface Controller {
   readonly name: 'memory' | 'pids';
@@ -49,15 +51,10 @@ export class ControlGroup {
     return new ControlGroup(held, [...folders]);
   }
 
-  /** Puts a process in; what it starts afterwards is in, too. */
-  take(pid: number): void {
-    for (const folder of this.#folders) {
-      try {
-        writeFileSync(join(folder, 'cgroup.procs'), String(pid));
-      } catch {
-        // It is gone already.
-      }
-    }
+  /** The command line that enters the groups and becomes `argv`. */
+  enter(argv: readonly [string, ...string[]]): readonly [string, ...string[]] {
+    const files = this.#folders.map((folder) => join(folder, 'cgroup.procs'));
+    return files.length === 0 ? argv : ['/bin/sh', SCRIPT, ...files, '--', ...argv];
   }
 
   remove(): void {

@@ -205,6 +205,7 @@ export function readDenial(line: string, view: BoundaryView): Denial | undefined
       ? { ...known, operation: shape.operation, class: 'privilege', naming: 'named' }
       : undefined;
   }
+  if (named.some(({ passed }) => isOfMaker(passed))) return undefined;
   const operation = operationOf(shape, args, named[0] as NamedPath);
   const refused = named.find(({ path: at }) => isRefusal(errno, operation, at, view));
   if (refused === undefined) return undefined;
@@ -223,6 +224,13 @@ function isHidden(at: string, errno: string, view: BoundaryView): boolean {
   return kind === 'masked'
     ? REFUSALS.has(errno) || isKept(errno, at)
     : kind === 'replaced' && isMissed(errno, at);
+}
+
+/** Names that the boundary's maker has for the two roots while it changes them; nobody else is ever there. */
+const MAKERS = ['/newroot', '/oldroot'];
+
+function isOfMaker(path: string): boolean {
+  return MAKERS.some((root) => within(path, root) && !existsSync(root));
 }
 
 type Known = Pick<Denial, 'syscall' | 'errno' | 'pid' | 'time' | 'count'>;

@@ -19,4 +19,5 @@ export {
 export { readPolicyFile, type PolicyFileOptions } from './policy-file.js';
 export { POLICY_SCHEMA } from './policy-schema.js';
 export type { Canary, HeldLimit, Hole, SandboxRecord } from './record.js';
-export { prepare, type Prepared, type SandboxCommand, type SandboxHost } from './sandbox.js';
+export type { Prepared, SandboxCommand, SandboxHost } from './prepared.js';
+export { prepare } from './sandbox.js';

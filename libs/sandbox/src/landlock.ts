@@ -107,9 +107,7 @@ export function landlockAbi(): number {
     // Loaded here only: a run that bubblewrap confines has no use for it.
     const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
     const syscall = koffi.load(null).func('long syscall(long number, ...)');
-    const version = Number(
-      syscall(CREATE_RULESET, 'void *', null, 'size_t', 0, 'uint32_t', VERSION_FLAG) as number,
-    );
+    const version = syscall(CREATE_RULESET, 'void *', null, 'size_t', 0, 'uint32_t', VERSION_FLAG) as number;
     return version > 0 ? version : 0;
   } catch {
     return 0;

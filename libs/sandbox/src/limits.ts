@@ -48,9 +48,9 @@ export class LimitPlan {
     return [...this.#prefix, ...argv] as [string, ...string[]];
   }
 
-  /** Puts a process into the control groups, before it has started anything. */
-  take(pid: number): void {
-    this.#group?.take(pid);
+  /** The whole command line, inside of the control groups. */
+  enter(argv: readonly [string, ...string[]]): readonly [string, ...string[]] {
+    return this.#group?.enter(argv) ?? argv;
   }
 
   remove(): void {

@@ -15,7 +15,7 @@ import { PortForwarder, PORTS_SCRIPT } from './ports.js';
 import { withoutLaterMounts } from './propagation.js';
 import { processesInside, processTree } from './processes.js';
 import type { Hole, SandboxRecord } from './record.js';
-import type { Preparation, Prepared } from './sandbox.js';
+import type { Preparation, Prepared } from './prepared.js';
 import { filterArch, filterClasses, seccompFilter } from './seccomp.js';
 import { findTool } from './tools.js';
 
@@ -164,7 +164,7 @@ function landlock({ policy, host }: Preparation, { hidden, filtered }: Parts): E
         },
       };
       return {
-        argv: [process.execPath, LANDLOCK_SCRIPT, JSON.stringify(plan), '--', ...argv],
+        argv: [process.execPath, LANDLOCK_SCRIPT, planFile(temporary, plan), '--', ...argv],
         places: [
           ...[...writable.roots, temporary, '/dev'].map((path) => ({ path, kind: 'writable' as const })),
           ...hiddenNow.map(({ path }) => ({ path, kind: 'masked' as const })),
@@ -174,6 +174,13 @@ function landlock({ policy, host }: Preparation, { hidden, filtered }: Parts): E
     inside: (pid, traced) => processTree(pid).slice(traced ? 1 : 0),
     dispose: () => rmSync(temporary, { recursive: true, force: true }),
   };
+}
+
+/** A plan may be longer than an argument. What runs by it may read it: it says nothing that could not be tried. */
+function planFile(folder: string, plan: object): string {
+  const path = join(mkdtempSync(join(folder, '.belay-')), 'plan.json');
+  writeFileSync(path, JSON.stringify(plan), { mode: 0o400 });
+  return path;
 }
 
 async function prepareWith(
@@ -275,7 +282,7 @@ async function prepareWith(
       get argv() {
         const now = boundary();
         log?.look(reading(now));
-        return launched(now.argv);
+        return limits.enter(launched(now.argv));
       },
       cwd: command.cwd,
       env: { ...outer, PATH: outer['PATH'] ?? OUTER_PATH },
@@ -284,7 +291,6 @@ async function prepareWith(
       started(pid) {
         for (const fd of fds) closeSync(fd);
         running = pid;
-        if (pid !== undefined) limits.take(pid);
       },
       onDenial: (listener) => log?.listen(listener),
       live: () => (running === undefined ? [] : enforcer.inside(running, log !== undefined)),
@@ -310,7 +316,7 @@ async function tryInside(
   const ours = [...policy.roots, ...policy.binds.flatMap(({ from, to }) => [from, to])];
   const places = [host.home, host.scratch, '/', dirname(command.cwd)];
   const outside = [...new Set(places)].filter(
-    (folder): folder is string => folder !== undefined && !policy.roots.some((root) => within(folder, root)),
+    (folder): folder is string => folder !== undefined && !ours.some((place) => within(folder, place)),
   );
   const outcome = await tryBoundary({ bash, scratch: host.scratch, outside, inside });
   if (!outcome.ran || policy.network.mode !== 'allow') return outcome;

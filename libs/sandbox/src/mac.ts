@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { innerEnvironment } from './environment.js';
 import { SandboxError } from './error.js';
 import { hiddenPaths } from './hidden.js';
-import type { Preparation, Prepared } from './sandbox.js';
+import type { Preparation, Prepared } from './prepared.js';
 import { seatbeltProfile } from './seatbelt.js';
 
 const PROGRAM = '/usr/bin/sandbox-exec';

@@ -24,8 +24,8 @@ export interface MountWishes {
   readonly lent: readonly Bind[];
 }
 
-/** A folder that is rebuilt from its entries is mounted entry by entry. */
-const MAX_ENTRIES = 1_024;
+/** A folder that is rebuilt from its entries is mounted entry by entry; of larger ones that is not asked. */
+export const MAX_ENTRIES = 1_024;
 /** May be passed through, not listed: what lies deeper is mounted after it and has to be reached. */
 const MASK_MODE = '0111';
 

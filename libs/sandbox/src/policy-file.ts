@@ -169,7 +169,7 @@ function faultsOf(value: unknown, schema: Schema, path: Path): Fault[] {
 /** Where in the text something stands: a member by its name, an entry by its beginning. */
 function offsetOf({ isMap, isPair, isSeq }: typeof import('yaml'), document: Document, path: Path): number {
   let node: unknown = document.contents;
-  let offset = (document.contents as Node | null)?.range?.[0] ?? 0;
+  let offset = document.contents?.range?.[0] ?? 0;
   for (const step of path) {
     if (isMap(node)) {
       const pair: unknown = node.items.find(

@@ -152,7 +152,7 @@ export const ESCAPES = escape({
   fsetxattr: metadata('fsetxattr(2) on a descriptor for reading', 'xattr'),
   removexattr: metadata('removexattr(2) outside', 'xattr'),
   streams: {
-    ...metadata('fchmod(2) of a standard stream that is a file of the host', 'chmod'),
+    ...metadata('fchmod(2) of a standard stream of the host', 'chmod'),
     witness: 'none',
     uncontrolled: 'outside, it would change what this command was given',
   },

@@ -12,7 +12,7 @@ import { prepare, type SandboxHost } from '../src/sandbox.js';
 
 export interface Ended {
   readonly code: number | null;
-  readonly signal: NodeJS.Signals | null;
+  readonly signal: string | null;
   readonly stdout: string;
   readonly stderr: string;
   readonly denials: readonly Denial[];
@@ -58,7 +58,7 @@ export async function inside(
   child.stderr?.on('data', (chunk: Buffer) => (output.stderr += chunk.toString('utf8')));
   child.stdin?.on('error', () => undefined);
   child.stdin?.end(input ?? '');
-  const [code, signal] = await new Promise<[number | null, NodeJS.Signals | null]>((resolve, reject) => {
+  const [code, signal] = await new Promise<[number | null, string | null]>((resolve, reject) => {
     child.once('error', reject);
     child.once('close', (...ended) => resolve(ended));
   });
