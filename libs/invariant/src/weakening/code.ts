@@ -163,6 +163,7 @@ export function resolve(e: Expr, env: Env): Expr {
         entries: e.entries.map(({ key, value }) => ({ key, value: resolve(value, env) })),
       };
     case 'function': {
+      if (sizeOf(e) > 4 * MAX_TOKENS) return e;
       const inner = new Map(env);
       for (const param of e.fn.params) for (const each of namesOf(param)) inner.delete(each);
       return { k: 'function', fn: { ...e.fn, body: mapStmts(e.fn.body, (each) => resolve(each, inner)) } };
@@ -184,8 +185,49 @@ export function element(of: Expr, at: Expr): Expr | undefined {
 }
 
 function bounded(e: Expr): Expr {
-  const tokens = print(e);
-  return tokens.length > MAX_TOKENS ? { k: 'other', parts: [`#${digest(tokens)}`] } : e;
+  return sizeOf(e) > MAX_TOKENS ? { k: 'other', parts: [`#${digest(print(e))}`] } : e;
+}
+
+const sizes = new WeakMap<Expr, number>();
+
+/** About how many tokens it has; functions count what is in them. */
+function sizeOf(e: Expr): number {
+  const known = sizes.get(e);
+  if (known !== undefined) return known;
+  let size = 1;
+  switch (e.k) {
+    case 'call':
+      size += 2 + sizeOf(e.callee);
+      for (const { value } of e.args) size += 1 + sizeOf(value);
+      break;
+    case 'member':
+    case 'not':
+    case 'await':
+      size += 1 + sizeOf(e.of);
+      break;
+    case 'index':
+      size += 2 + sizeOf(e.of) + sizeOf(e.at);
+      break;
+    case 'binary':
+      size += sizeOf(e.left) + sizeOf(e.right);
+      break;
+    case 'list':
+      for (const each of e.items) size += 1 + sizeOf(each);
+      break;
+    case 'record':
+      for (const { value } of e.entries) size += 3 + sizeOf(value);
+      break;
+    case 'function':
+      for (const each of exprsOf(e.fn.body)) size += 1 + sizeOf(each);
+      break;
+    case 'other':
+      for (const each of e.parts) size += typeof each === 'string' ? 1 : sizeOf(each);
+      break;
+    case 'name':
+    case 'literal':
+  }
+  sizes.set(e, size);
+  return size;
 }
 
 /** FNV-1a: only tells long expressions apart within one comparison. */

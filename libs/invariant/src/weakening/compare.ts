@@ -336,16 +336,18 @@ class Comparison {
       sameTokens(before.expected, after.expected) &&
       !sameTokens(before.subject, after.subject)
     ) {
-      // The same assertion about something arranged otherwise, as long as what is called is still called.
-      const [was, is] = [calledIn(before.subject), calledIn(after.subject)];
-      if ([...was].every((each) => is.has(each))) return { ...kept, order: 0.5 };
+      // The same assertion about something arranged otherwise, as long as what it is about is still called.
+      const is = calledIn(after.subject);
+      const heads = calledIn(outermost(before.subject));
+      if ([...heads].every((each) => is.has(each)) && (heads.size > 0 || after.subject.some(isNameToken)))
+        return { ...kept, order: 0.5 };
       const renamed = this.#renamed(test, before, other, after);
       if (renamed) return renamed;
-      return {
-        order: 1,
-        cause: is.size === 0 || after.subject.includes('fn') ? 'subject-replaced' : 'subject-changed',
-        claims: true,
-      };
+      const named = before.subject.some(isNameToken);
+      const replaced =
+        after.subject[0] === 'fn' ||
+        (named && !after.subject.some((each) => isNameToken(each) && each !== 'fn'));
+      return { order: 1, cause: replaced ? 'subject-replaced' : 'subject-changed', claims: true };
     }
     if (after.constant === true) return undefined;
     for (const atom of turned(before.atom, after)) {
@@ -444,7 +446,7 @@ class Comparison {
             : 'test-skipped';
       this.#push(cause, test, test.test.fn.line, other, worst.line);
     }
-    if (!other.in.collected && test.in.collected)
+    if (!other.in.collected && test.in.collected && test.test.support !== true)
       this.#push('test-not-collected', test, test.test.fn.line, other, other.test.fn.line);
     const [drawn, now] = [test.run.tables, other.run.tables];
     if (drawn.length > 0 && now.length > 0 && drawn.join('\n') !== now.join('\n'))
@@ -539,6 +541,17 @@ const runs = (test: Live): boolean => test.in.collected && !always(test.skips) &
 
 function only(found: readonly Live[], first = false): Live | undefined {
   return found.length === 1 || first ? found[0] : undefined;
+}
+
+/** Printed tokens without what stands in parentheses: of `total ( Cart ( 3 ) ) . sum`, `total ( ) . sum`. */
+function outermost(tokens: readonly string[]): string[] {
+  let depth = 0;
+  return tokens.filter((token) => {
+    if (token === ')') depth--;
+    const keep = depth === 0;
+    if (token === '(') depth++;
+    return keep;
+  });
 }
 
 const bareName = (called: string): string =>

@@ -4,8 +4,7 @@
  */
 
 import { parseDocument, LineCounter, isMap, isScalar, isSeq } from 'yaml';
-import { field, named } from './syntax.js';
-import { parserFor } from './syntax.js';
+import { type Syntax, field, named, parserFor } from './syntax.js';
 
 export type ConfigCause =
   /** What ran tests no longer does. */
@@ -51,7 +50,7 @@ const WEIGHT: Readonly<Record<ConfigCause, ConfigFinding['weight']>> = {
 
 /** A command that runs tests. */
 const RUNS_TESTS =
-  /\b(pytest|py\.test|tox|nox|unittest|nose2|manage\.py test|hatch (?:run )?test|jest|vitest|mocha|ava|node (?:\S+ )*--test|playwright test|cypress run|karma start|(?:npm|pnpm|yarn|bun)(?: run)? t(?:est\S*)?|deno test|go test|gotestsum|cargo (?:\S+ )?(?:nextest|test)|ctest|bazel test|make (?:\S+ )?(?:test|check)\S*|rspec|phpunit|dotnet test)\b|\b(?:mvnw?)\b[^&|;]*\b(?:test|verify|install|package|deploy)\b|gradlew?\b[^&|;]*\b(?:test|check|build)\b/;
+  /\b(pytest|py\.test|tox|nox|unittest|nose2|manage\.py test|hatch (?:run )?test|jest|vitest|mocha|ava|node (?:\S+ )*--test|playwright test|cypress run|karma start|(?:npm|pnpm|yarn|bun)(?: run)? t(?:est\S*)?|deno test|go test|gotestsum|cargo (?:\S+ )?(?:nextest|test)|ctest|bazel test|make (?:\S+ )?\S*(?:test|check)\S*|rspec|phpunit|dotnet test)\b|\b(?:mvnw?)\b[^&|;]*\b(?:test|verify|install|package|deploy)\b|gradlew?\b[^&|;]*\b(?:test|check|build)\b/;
 /** A command that hands on to another one. */
 const HANDS_ON =
   /\b(npm|pnpm|yarn|bun|make|just|task|turbo|nx|lerna|tox|nox|hatch|poe|pdm|poetry|uv|rake|bash|sh)\b|\.\/\S+/;
@@ -249,7 +248,12 @@ function settingChange(
       const [old, now] = [fact, other].map(({ values }) => Number.parseFloat(values[0] ?? ''));
       return old !== undefined && now !== undefined && now < old ? 'threshold-lowered' : undefined;
     }
-    if (EXCLUDING.test(key)) return more ? 'tests-excluded' : undefined;
+    if (EXCLUDING.test(key))
+      return !more
+        ? undefined
+        : other.values.some((each) => each.startsWith('='))
+          ? 'runner-config-changed'
+          : 'tests-excluded';
     if (INCLUDING.test(key)) return fewer ? (more ? 'runner-config-changed' : 'tests-excluded') : undefined;
     const [old, now] = [fact, other].map(({ values }) => values.join(' ')) as [string, string];
     if (/^(addopts|args|argLine|opts)$/.test(key)) {
@@ -277,6 +281,7 @@ function newSetting(fact: Fact, kind: ConfigKind, was: readonly Fact[]): ConfigC
   const off = OFF.find(([name, value]) => name.test(key) && values.some((each) => value.test(each)));
   if (off) return kind === 'ci' && was.length === 0 ? undefined : off[2];
   if (kind === 'ci' || QUIET.test(key)) return undefined;
+  if (EXCLUDING.test(key) && values.some((each) => each.startsWith('='))) return 'runner-config-changed';
   if (EXCLUDING.test(key))
     return values.some(
       (each) => !/node_modules|dist|build|\.git\b|\.venv|venv|target|coverage|\.tox|\.cache|egg/.test(each),
@@ -522,6 +527,12 @@ function packageFacts(path: string, text: string): Fact[] | undefined {
   return found;
 }
 
+/** What is no literal is marked by an equals sign: nobody here knows its value. */
+const valueOf = (node: Syntax): string =>
+  /^(string|number|true|false|null|regex|template_string)$/.test(node.type)
+    ? node.text.replace(/^["'`]|["'`]$/g, '')
+    : `=${node.text.replace(/\s+/g, ' ')}`;
+
 /** Every `key: value` of a configuration that is a program. */
 async function settingsOf(path: string, text: string): Promise<Fact[] | undefined> {
   const parse = await parserFor(/ts$/.test(path) ? 'typescript' : 'javascript');
@@ -538,10 +549,14 @@ async function settingsOf(path: string, text: string): Promise<Fact[] | undefine
         return;
       }
       const values = value.type === 'array' ? named(value) : [value];
+      if (values.some((each) => each.type === 'object')) {
+        for (const [at, each] of values.entries()) visit(each, `${unit}.${called}.${at}`);
+        return;
+      }
       found.push({
         unit,
         key: called,
-        values: values.map((each) => each.text.replace(/^["'`]|["'`]$/g, '').replace(/\s+/g, ' ')),
+        values: values.map(valueOf),
         line: node.line,
       });
       return;
@@ -550,9 +565,9 @@ async function settingsOf(path: string, text: string): Promise<Fact[] | undefine
   };
   visit(parsed.root, '');
   return found.filter(
-    ({ key }) =>
-      !/^(plugins|resolve|alias|presets|transform|define|build|server|css|extensions|find|replacement|target)$/.test(
-        key,
+    ({ unit, key }) =>
+      !/(^|\.)(plugins|resolve|ssr|alias|presets|transform|define|build|server|css|extensions|esbuild|optimizeDeps)(\.|$)/.test(
+        `${unit}.${key}`,
       ),
   );
 }
