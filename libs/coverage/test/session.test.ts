@@ -5,6 +5,7 @@ import {
   type SessionStatement,
   SessionCoverage,
 } from '@belay/coverage';
+import { leafHash, nodeHash } from '@belay/merkle';
 import { keyed, type LogSink, SessionLog } from '@belay/testkit';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -113,6 +114,67 @@ test('a restart in the middle of a session is no hole; a lost epoch is one', () 
       lost: expect.objectContaining({ size: 2, counters: { from: 1, to: 2 } }) as unknown,
     }),
   );
+});
+
+test('a lost epoch after the last of a session that was not closed may have held more of it', () => {
+  for (const [closed, status] of [
+    [false, 'silent'],
+    [true, 'complete'],
+  ] as const) {
+    const { log, proxy, hook } = setUp();
+    for (const sink of [proxy, hook]) sink.say('session.open', { session: S });
+    hook.stated('session.close', { session: S });
+    if (closed) proxy.stated('session.close', { session: S });
+    proxy.stated('epoch.close');
+    proxy.open(true);
+    proxy.open();
+    const found = member(canonicalOf(log.coverage(S)), 'proxy');
+    expect(found.status).toBe(status);
+    expect(found.reasons.map(({ reason }) => reason)).toEqual(closed ? [] : ['lost_epoch']);
+  }
+});
+
+test('a root that does not fit is a conflict of the sessions it is about, and of no other', () => {
+  const { log, proxy, hook } = setUp();
+  for (const sink of [proxy, hook]) {
+    sink.say('session.open', { session: 'run-0' });
+    sink.stated('session.close', { session: 'run-0' });
+    sink.stated('heartbeat');
+    sink.say('session.open', { session: S });
+    const other = sink === proxy ? { root: Buffer.alloc(32, 7).toString('base64') } : {};
+    sink.stated('heartbeat', { attrs: other });
+    sink.stated('session.close', { session: S });
+  }
+  const statement = canonicalOf(log.coverage(S));
+  expect(member(statement, 'proxy')).toMatchObject({
+    status: 'conflict',
+    reasons: [{ reason: 'conflict', kind: 'root', epoch: proxy.epoch, from: 4, to: 6 }],
+  });
+  expect(member(statement, 'hook').status).toBe('complete');
+  expect(log.coverage('run-0').status).toBe('complete');
+});
+
+test('lines that came after they were given up are there, and said not to be held to a root', () => {
+  const { log, proxy, hook } = setUp();
+  for (const sink of [proxy, hook]) sink.say('session.open', { session: S });
+  const lines = [1, 2].map(() => {
+    const body = proxy.line('x.note', { session: S });
+    proxy.say('x.note', { session: S }, true);
+    return body;
+  }) as [Buffer, Buffer];
+  const hashes = [nodeHash(leafHash(lines[0]), leafHash(lines[1])).toString('base64')];
+  proxy.say('gap', { attrs: { first: 3, last: 4, reason: 'overflow', hashes } });
+  for (const sink of [proxy, hook]) sink.stated('session.close', { session: S });
+  log.append(lines[1], proxy.by);
+  expect(member(canonicalOf(log.coverage(S)), 'proxy')).toMatchObject({
+    status: 'gap',
+    reasons: [
+      { reason: 'missing', from: 3, to: 4, gap: { reason: 'overflow', hashed: true } },
+      { reason: 'unbound', from: 4, to: 5 },
+    ],
+  });
+  log.append(lines[0], proxy.by);
+  expect(log.coverage(S).status).toBe('complete');
 });
 
 test('a required sink that never spoke is silent once it is late; one that is not required is not missed', () => {

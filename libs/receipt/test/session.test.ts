@@ -1,7 +1,8 @@
-import type { SessionStatement } from '@belay/coverage';
+import type { SeenCall, SessionStatement } from '@belay/coverage';
 import {
   CALL_AUTHORITY_LEVELS,
   type CallAuthority,
+  callAuthority,
   type Judgement,
   judgeSession,
   type Label,
@@ -277,6 +278,35 @@ describe('authority', () => {
       level: 'asserted',
       reasons: [{ reason: 'unkeyed' }, { reason: 'not_replayed' }],
     });
+  });
+
+  test('is that of the part that rests on least', () => {
+    const session = new Session({ calls: 0 });
+    const plain = session.log.sink('plain', { kind: 'proxy', domain: 'desk', keyed: false });
+    session.proxy.open();
+    plain.open();
+    session.proxy.say('call', { session: S, call: keyed('a'), match: keyed('a args') });
+    expect(authority(session).level).toBe('observed');
+    plain.say('result', { session: S, call: keyed('a'), match: keyed('a result') });
+    expect(authority(session).level).toBe('asserted');
+  });
+
+  test('asks nothing of sinks that are no members, even when they are named', () => {
+    const session = new Session({ calls: 1 });
+    const { log } = session;
+    const call = session.log.coverage(S).calls[0] as SeenCall;
+    const found = callAuthority(call, {
+      session: S,
+      entryAt: (index) => log.entries[index],
+      bytesAt: (index) => log.bytes[index],
+      standing: new Standing(log.entries),
+      members: new Set(['proxy']),
+      verdicts: [],
+      labels: [],
+      heads: [],
+    });
+    expect(found.level).toBe('observed');
+    expect(found.by.map((sayer) => 'sink' in sayer && sayer.sink)).toEqual(['proxy']);
   });
 
   test('of identical calls, a sink that saw fewer corroborates none', () => {
