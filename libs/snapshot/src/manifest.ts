@@ -33,7 +33,7 @@ export interface Entry {
 /**
  * What was not observed, by name. The first four are never observed by anyone; `ownership`: restored only by root;
  * `xattrs` and `mtime-below-microseconds`: captured without koffi; `outside-links`: a file of the state has a name
- * outside of it; `git-common-dir`: a linked worktree's repository lies outside of the roots.
+ * outside of it; `late-outside-links`: such a name that is given later is not noticed, because there are too many files; `git-common-dir`: a linked worktree's repository lies outside of the roots.
  */
 export type Gap =
   | 'atime'
@@ -44,6 +44,7 @@ export type Gap =
   | 'xattrs'
   | 'mtime-below-microseconds'
   | 'outside-links'
+  | 'late-outside-links'
   | 'git-common-dir';
 
 const GAPS: ReadonlySet<string> = new Set<Gap>([
@@ -55,6 +56,7 @@ const GAPS: ReadonlySet<string> = new Set<Gap>([
   'xattrs',
   'mtime-below-microseconds',
   'outside-links',
+  'late-outside-links',
   'git-common-dir',
 ]);
 

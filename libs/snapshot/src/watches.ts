@@ -37,14 +37,15 @@ export class Watches {
   readonly #left = new Set<number>();
   readonly #maxFiles: number;
   #files = 0;
-  /** Files are watched too, so that a name given outside of the roots is noticed when it is given. */
-  files = true;
+  /** All files are watched too, so that a name given outside of the roots is noticed when it is given. */
+  files: boolean;
 
-  /** Throws EMFILE where the user has no queue left. */
-  constructor(inotify: Inotify) {
+  /** `maxFiles`: how many files are watched one by one. Throws EMFILE where the user has no queue left. */
+  constructor(inotify: Inotify, maxFiles = maxWatches() * SHARE_OF_FILES) {
     this.#inotify = inotify;
     this.#queue = inotify.open();
-    this.#maxFiles = maxWatches() * SHARE_OF_FILES;
+    this.#maxFiles = maxFiles;
+    this.files = maxFiles > 0;
   }
 
   /** Throws ENOSPC at the limit, and what else can be wrong with a path. */

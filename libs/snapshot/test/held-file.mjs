@@ -14,6 +14,7 @@ const maps = new Map();
 const fds = new Map();
 const path = (text) => Buffer.from(text, 'latin1');
 let noise;
+let chained;
 
 const does = {
   /** Maps a file, and closes it unless it is to stay open. */
@@ -44,6 +45,18 @@ const does = {
   close({ key }) {
     if (fds.has(key)) closeSync(fds.get(key));
     fds.delete(key);
+  },
+  /** Counts in ten files, always from the first to the last, in place. */
+  chain({ dir, on }) {
+    clearInterval(chained);
+    if (!on) return;
+    const fds = Array.from({ length: 10 }, (_, i) => openSync(`${dir}/chain-${i}`, 'w'));
+    let n = 0;
+    const step = () => {
+      for (let i = 0; i < 20; i++, n++) for (const fd of fds) writeSync(fd, String(n).padStart(12, '0'), 0);
+    };
+    step();
+    chained = setInterval(step, 1);
   },
   /** Writes files of a directory all the time until told not to. */
   noise({ dir, on }) {

@@ -37,7 +37,11 @@ interface Found {
 /** Either the digest, or what makes the roots unfit for one. */
 export type Verdict = { readonly digest: string } | { readonly unfit: ReadonlySet<string> };
 
-export function oracle(roots: readonly string[], ignored: readonly string[] = []): Verdict {
+export function oracle(
+  roots: readonly string[],
+  ignored: readonly string[] = [],
+  moreGaps: readonly string[] = [],
+): Verdict {
   const unfit = new Set<string>();
   let outside = false;
   const trees = [...roots].map((root) => {
@@ -101,7 +105,7 @@ export function oracle(roots: readonly string[], ignored: readonly string[] = []
   });
   if (unfit.size > 0) return { unfit };
 
-  const gaps = ['atime', 'birthtime', 'ctime', 'inode'];
+  const gaps = ['atime', 'birthtime', 'ctime', 'inode', ...moreGaps];
   if (outside) gaps.push('outside-links');
   if (process.getuid?.() !== 0) gaps.push('ownership');
   const whole = trees.filter((tree) => tree !== undefined).sort((a, b) => Buffer.compare(a.path, b.path));

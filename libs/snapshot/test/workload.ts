@@ -111,8 +111,9 @@ export class Workload {
   }
 
   /** One thing happens; says what. */
-  async step(): Promise<string> {
-    const [name, act] = this.#chance.one(Object.entries<() => unknown>(this.#acts));
+  async step(without: readonly string[] = []): Promise<string> {
+    const acts = Object.entries<() => unknown>(this.#acts).filter(([each]) => !without.includes(each));
+    const [name, act] = this.#chance.one(acts);
     try {
       await act();
       return name;
@@ -267,6 +268,19 @@ export class Workload {
     symlink: () => {
       const path = join(this.#dir(), `s${this.#chance.below(20)}`);
       if (!exists(path)) symlinkSync(this.#chance.one(['f1', '/etc', '..', 'loop', 'no/where']), path);
+    },
+    relink: () => {
+      const link = this.#some('link');
+      if (!link) return;
+      unlinkSync(link);
+      symlinkSync(`target${this.#count++}`, link);
+    },
+    makeDirAgain: () => {
+      const dir = this.#some('dir');
+      if (!dir) return;
+      rmSync(dir, { recursive: true });
+      mkdirSync(dir);
+      if (this.#chance.below(2) === 0) writeFileSync(join(dir, 'again'), this.#bytes());
     },
     linkForDir: () => {
       const dir = this.#some('dir');
