@@ -29,6 +29,7 @@ class Site {
   #service!: Awaited<ReturnType<Machine['serve']>>;
   tenant!: Tenant;
   readonly #seen = new Set<string>();
+  #last = '';
 
   private constructor(machine: Machine, port: number) {
     this.machine = machine;
@@ -74,12 +75,26 @@ class Site {
     return (await this.machine.belay(['forward'], this.env)).code;
   }
 
+  /** Epochs with lines that no published checkpoint covers, as far as is known after asking. */
+  async uncovered(): Promise<number> {
+    const { kept } = await this.machine.json<{ kept: { uncovered: number } }>(['forward'], this.env);
+    return kept.uncovered;
+  }
+
+  /** The trace that was checked last, once more. */
+  async recheck(): Promise<{ readonly code: number | null; readonly published: boolean }> {
+    const args = ['trace', 'check', '--acks', this.#last, '--json'];
+    const { code, stdout } = await this.machine.belay(args, this.env);
+    const { traces } = JSON.parse(stdout) as { traces: { acks: { published: boolean } }[] };
+    return { code, published: traces[0]?.acks.published === true };
+  }
+
   /** The trace of the run since the last call of this, checked against the acks. */
   async check(): Promise<Checked & { readonly epoch: string }> {
     const folder = join(this.machine.state, 'traces');
     const [name] = readdirSync(folder).filter((each) => !this.#seen.has(each)) as [string];
     this.#seen.add(name);
-    const path = join(folder, name);
+    const path = (this.#last = join(folder, name));
     const { code, stdout } = await this.machine.belay(['trace', 'check', '--acks', path, '--json'], this.env);
     const { verdict, integrity, traces } = JSON.parse(stdout) as {
       verdict: string;
@@ -157,6 +172,9 @@ describe('while an agent works through the proxy', () => {
         trace: { problems: [], gaps: [] },
       });
       expect(checked.trace.close?.signal).toBe('SIGKILL');
+      // The service publishes a checkpoint that covers it, which the append token may read and verify.
+      await expect.poll(() => site.uncovered(), { timeout: 30_000, interval: 200 }).toBe(0);
+      expect(await site.recheck()).toMatchObject({ code: 0, published: true });
       expect(checked.integrity).toMatch(/^attested (\d+)\/\1$/);
       expect(await site.expectAgreement(checked.epoch)).toEqual([]);
     }
