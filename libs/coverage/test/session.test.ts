@@ -5,7 +5,7 @@ import {
   type SessionStatement,
   SessionCoverage,
 } from '@belay/coverage';
-import { leafHash, nodeHash } from '@belay/merkle';
+import { CompactRange, leafHash, nodeHash } from '@belay/merkle';
 import { keyed, type LogSink, SessionLog } from '@belay/testkit';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -29,6 +29,18 @@ const call = (sink: LogSink, name: string, result = name): void => {
   sink.say('call', { session: S, call: keyed(name), match: keyed(`${name} args`) });
   sink.say('result', { session: S, call: keyed(name), match: keyed(`${result} result`) });
 };
+
+/** The `session.close` that a sink is about to write, which has said only what the log ends with. */
+function statedLine(sink: LogSink, size: number): Buffer {
+  const bodies = sink.log
+    .sent()
+    .filter(({ envelope }) => envelope.epoch === sink.epoch)
+    .map(({ body }) => body);
+  const range = CompactRange.empty();
+  for (const body of bodies.slice(0, size)) range.append(leafHash(body));
+  const attrs = { size, root: range.root().toString('base64'), dropped: 0, filtered: 0 };
+  return sink.line('session.close', { session: S, attrs });
+}
 
 function canonicalOf(statement: SessionStatement): SessionStatement {
   const bytes = formatStatement(statement);
@@ -175,6 +187,38 @@ test('lines that came after they were given up are there, and said not to be hel
   });
   log.append(lines[0], proxy.by);
   expect(log.coverage(S).status).toBe('complete');
+});
+
+test('a session that goes on after its close is not closed, in whatever order its lines come', () => {
+  const { log, proxy, hook } = setUp();
+  for (const sink of [proxy, hook]) {
+    sink.say('session.open', { session: S });
+    sink.stated('session.close', { session: S });
+  }
+  expect(log.coverage(S)).toMatchObject({ status: 'complete', closed: true });
+  const [more, close] = ['x.note', 'x.note'].map(() => {
+    const body = proxy.line('x.note', { session: S });
+    proxy.say('x.note', { session: S }, true);
+    return body;
+  }) as [Buffer, Buffer];
+  log.append(more, proxy.by);
+  expect(log.coverage(S)).toMatchObject({ status: 'open', closed: false });
+  log.append(close, proxy.by);
+  proxy.stated('session.close', { session: S });
+  expect(log.coverage(S)).toMatchObject({ status: 'complete', closed: true });
+
+  const late = setUp();
+  for (const sink of [late.proxy, late.hook]) sink.say('session.open', { session: S });
+  late.hook.stated('session.close', { session: S });
+  const { log: other, proxy: reordered } = late;
+  const first = statedLine(reordered, 2);
+  reordered.stated('session.close', { session: S }, true);
+  reordered.stated('session.close', { session: S });
+  other.append(first, reordered.by);
+  expect(member(other.coverage(S), 'proxy')).toMatchObject({
+    status: 'complete',
+    epochs: [{ from: 2, to: 5 }],
+  });
 });
 
 test('a required sink that never spoke is silent once it is late; one that is not required is not missed', () => {
