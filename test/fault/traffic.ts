@@ -13,6 +13,9 @@ const SERVER = `console.error('pid ' + process.pid);
     process.stdout.write(JSON.stringify({ jsonrpc: '2.0', id, result: { content } }) + '\\n');
   });`;
 
+/** Milliseconds. */
+const THINKING = 2;
+
 /** An agent that calls a tool through the proxy, one call after the other, until it is told to end or nobody answers. */
 export class Traffic {
   readonly proxy: ChildProcessByStdio<Writable, Readable, Readable>;
@@ -73,6 +76,8 @@ export class Traffic {
       if ((JSON.parse(value) as { id: number }).id !== id)
         throw new Error(`call ${id} was answered by ${value}`);
       this.answered++;
+      // An agent thinks between two calls; one that did not would have the processors to itself.
+      await sleep(THINKING);
     }
   }
 }
