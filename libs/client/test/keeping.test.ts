@@ -1,4 +1,12 @@
-import { existsSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import {
@@ -100,6 +108,20 @@ describe('settled lines', () => {
     const evidence = await readEvidence(epoch.dir, readEpochRecord(epoch.dir) as never, collector.vkey);
     expect([evidence.lines.size, evidence.attested.size, evidence.flaws]).toEqual([501, 501, []]);
     expect(evidence.lines.get(703)?.gap).toEqual({ first: 501, last: 702, reason: 'overflow' });
+  });
+
+  test('that the disk has no room for are given up, and the epoch is settled all the same', async () => {
+    const epoch = await openEpoch(state, collector);
+    fill(epoch, 3);
+    // A folder in the way of the file that is written first: any refusal of the disk.
+    mkdirSync(join(epoch.dir, 'lines.gz.new'));
+    const { forwarder: f } = forwarder(state, url, collector);
+    expect(await f.follow(epoch.dir, () => true)).toBe(true);
+    epoch.release();
+    expect(pendingSpools(state, collector.origin)).toEqual([]);
+    const status = epochStatus(epoch.dir);
+    expect(status).toMatchObject({ state: 'settled', acked: 5, dropped: 0 });
+    expect(status?.forgotten).toMatchObject({ reason: 'disk', published: false });
   });
 
   test('are compacted again when a crash came before the spool was removed', async () => {
