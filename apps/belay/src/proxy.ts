@@ -35,6 +35,8 @@ const IDLE_GRACE = 5_000;
 const ANSWERING_GRACE = 60_000;
 /** From a signal to our own exit when the server is gone. */
 const LAST_WORDS = 500;
+/** How long the digest of the executable is waited for when all else is done, milliseconds. */
+const LATE_DIGEST = 2_000;
 /** A client that is gone is owed nothing. */
 const GONE_GRACE = 1_000;
 /** How long the look at the whole workspace may take when the server is gone. */
@@ -165,7 +167,11 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
   const executable = lateDigest(ran?.executable, digests);
   const end = await converse(server, recording.recorder, stderr, gate);
   await gate?.close(stop.signal, LAST_LOOK);
-  await recording.finish({ ...end, executable: executable() }, options.flushTimeout * 1000, stop.signal);
+  await recording.finish(
+    { ...end, executable: await executable() },
+    options.flushTimeout * 1000,
+    stop.signal,
+  );
   await inside?.prepared.dispose();
   await stderr.drained(1_000);
   process.stdin.destroy();
@@ -196,23 +202,21 @@ async function openGate(
 
 /**
  * Takes the digest of an executable in the background where it was not known at the beginning. The function returned
- * gives it, if it is there by then, and ends the reading.
+ * gives it: after a run that was shorter than the reading, it waits a little for what verdicts on the run depend on.
  */
 function lateDigest(
   executable: FileIdentity | undefined,
   digests: DigestCache,
-): () => FileIdentity | undefined {
-  let known: FileIdentity | undefined;
+): () => Promise<FileIdentity | undefined> {
+  if (executable === undefined || executable.sha256 !== undefined) return () => Promise.resolve(undefined);
+  const { path } = executable;
   const reading = new AbortController();
-  if (executable !== undefined && executable.sha256 === undefined) {
-    const { path } = executable;
-    void digests.later(path, reading.signal).then((sha256) => {
-      if (sha256 !== undefined) known = { path, sha256 };
-    });
-  }
-  return () => {
-    reading.abort();
-    return known;
+  const known = digests.later(path, reading.signal);
+  return async () => {
+    const late = setTimeout(() => reading.abort(), LATE_DIGEST);
+    const sha256 = await known;
+    clearTimeout(late);
+    return sha256 === undefined ? undefined : { path, sha256 };
   };
 }
 

@@ -199,7 +199,7 @@ class Verifier {
       this.#failure = 'REPLAY_NOT_STARTED';
       return;
     }
-    const folder = mkdtempSync(join(tmpdir(), 'belay-replay-'));
+    const folder = mkdtempSync(join(tmpdir(), `belay-replay-${process.pid}-`));
     let contained: ContainedServer | undefined;
     const stop = (): void => void contained?.kill();
     signal.addEventListener('abort', stop);

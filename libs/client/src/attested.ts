@@ -14,6 +14,7 @@ export interface KnownLine {
   /** Commitment to its content; undefined for lines that have none, such as `heartbeat`. */
   readonly digest: string | undefined;
   readonly session: string | undefined;
+  readonly call: string | undefined;
   /** `dir` of an `x.frame`. */
   readonly dir: string | undefined;
   /** Of a `gap`: the numbers that are missing, and why. */
@@ -23,6 +24,8 @@ export interface KnownLine {
 /** Where the log has a line, by a proof that was checked again. */
 export interface Place {
   readonly index: number;
+  /** RFC 6962 leaf hash of the entry. */
+  readonly leaf: Buffer;
   readonly received: string;
   /** The log had another line of this number before. */
   readonly conflict: boolean;
@@ -106,7 +109,12 @@ export async function readEvidence(dir: string, record: EpochRecord, vkey: strin
     const conflict = run.disposition === 'conflict';
     seqs.forEach((seq, at) => {
       if (!attested.has(seq) || conflict)
-        attested.set(seq, { index: run.index + at, received: run.received, conflict });
+        attested.set(seq, {
+          index: run.index + at,
+          leaf: leaves[at] as Buffer,
+          received: run.received,
+          conflict,
+        });
     });
     if (head === undefined || proof.head.size > head.size) head = proof.head;
   };
@@ -149,10 +157,11 @@ function leavesAt(each: OpenRun, place: { origin: string; sink: string }, line: 
 }
 
 function knownLine(seq: number, line: Buffer): KnownLine {
-  const { kind, digest, session, attrs } = JSON.parse(line.toString('latin1')) as {
+  const { kind, digest, session, call, attrs } = JSON.parse(line.toString('latin1')) as {
     kind: string;
     digest?: string;
     session?: string;
+    call?: string;
     attrs?: { dir?: string; first?: number; last?: number; reason?: string };
   };
   const { first, last, reason } = attrs ?? {};
@@ -161,6 +170,7 @@ function knownLine(seq: number, line: Buffer): KnownLine {
     kind,
     digest,
     session,
+    call,
     dir: kind === 'x.frame' ? attrs?.dir : undefined,
     gap:
       kind === 'gap' && first !== undefined && last !== undefined

@@ -21,6 +21,8 @@ export interface ScriptCall {
   readonly offset: number;
   /** Which member of a batch it is. */
   readonly member: number | undefined;
+  /** Number of the envelope that it became, of a call of a tool that was sent. */
+  readonly seq: number | undefined;
   /** Wall clock of the record, milliseconds since 1970. */
   readonly time: number;
 }
@@ -30,6 +32,7 @@ export interface ScriptAnswer {
   readonly call: number;
   readonly offset: number;
   readonly member: number | undefined;
+  readonly seq: number | undefined;
   readonly time: number;
   /** It came after the client had cancelled the call. */
   readonly late: boolean;
@@ -185,6 +188,9 @@ export async function* script(lines: AsyncIterable<TraceLine>): AsyncGenerator<S
         const cancels: number[] = [];
         const answers: ScriptAnswer[] = [];
         let responses = 0;
+        // A frame became one envelope for each call of a tool, or answer to one, that is in it.
+        let told = 0;
+        const seqOf = (tool: boolean): number | undefined => (tool ? record.seqs?.[told++] : undefined);
         for (const [i, message] of messages.entries()) {
           const member = messages.length > 1 ? i : undefined;
           const found = numbering.observe(record.dir, message, record.conversation ?? '');
@@ -192,12 +198,14 @@ export async function* script(lines: AsyncIterable<TraceLine>): AsyncGenerator<S
             const { method, tool } = found.seen.call;
             const first = isFirstPage(found.seen.request.params);
             const command = commandOf(found.seen.request.params);
-            calls.push({ call: found.number, method, tool, command, first, offset, member, time });
+            const seq = seqOf(method === 'tools/call');
+            calls.push({ call: found.number, method, tool, command, first, offset, member, seq, time });
           } else if (found.type === 'cancel' && record.dir === 'c2s' && found.number !== undefined) {
             cancels.push(found.number);
           } else if (found.type === 'answer' && record.dir === 's2c' && found.number !== undefined) {
             const { late } = found.seen;
-            answers.push({ call: found.number, offset, member, time, late });
+            const seq = seqOf(found.seen.call.method === 'tools/call');
+            answers.push({ call: found.number, offset, member, seq, time, late });
           }
           if (message.type === 'response') responses++;
         }

@@ -31,7 +31,14 @@ export interface PlayedCall {
   readonly call: ScriptCall;
   /** Absent where the record has none. */
   readonly recorded:
-    { readonly response: Response; readonly time: number; readonly late: boolean } | undefined;
+    | {
+        readonly response: Response;
+        readonly time: number;
+        readonly late: boolean;
+        /** Number of the envelope that it became. */
+        readonly seq: number | undefined;
+      }
+    | undefined;
   /** Undefined where it was not sent: its frame was not kept. */
   readonly replayed: Answer | undefined;
   /** The client cancelled it. */
@@ -281,7 +288,10 @@ class Player<Change> {
     }
     const open = this.#calls.get(answer.call);
     if (open === undefined) return;
-    if (response !== undefined) open.recorded = { response, time: answer.time, late: answer.late };
+    if (response !== undefined) {
+      const { time, late, seq } = answer;
+      open.recorded = { response, time, late, seq };
+    }
     await this.#await(open);
     if (this.#isComplete()) yield* this.#flush();
   }

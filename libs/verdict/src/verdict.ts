@@ -57,7 +57,8 @@ export function reduce(judgements: readonly Judgement[], caps: readonly Cause[] 
     decisive.length === 0 ? { status: 'UNVERIFIED', cause: 'NOTHING_JUDGED' } : { status: 'PASS' };
   for (const each of decisive) if (rank(each.status) > rank(worst.status)) worst = each;
   const [cap] = caps;
-  if (cap !== undefined && rank(worst.status) < rank('UNVERIFIED'))
+  // Where both say that it is not known, the cap is what the rest follows from.
+  if (cap !== undefined && rank(worst.status) <= rank('UNVERIFIED'))
     worst = { status: 'UNVERIFIED', cause: cap };
   return {
     status: worst.status,
