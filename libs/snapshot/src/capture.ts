@@ -59,6 +59,11 @@ export interface CaptureOptions {
    * without koffi, on file systems that nobody is told about, and beyond the limit of watches.
    */
   readonly method?: 'events' | 'walk';
+  /**
+   * How many files are watched one by one, at most; a quarter of what the user may watch unless it is said. While there
+   * are no more, names given outside of the roots are noticed when they are given; else that is a gap of the state.
+   */
+  readonly fileWatches?: number;
   /** Wall clock, milliseconds. */
   readonly now?: () => number;
 }
@@ -134,7 +139,7 @@ export class Capturer {
       limits: { ...DEFAULT_LIMITS, ...options.limits },
       writer: this.#writer,
       totals: { entries: 0, bytes: 0 },
-      watches: options.method === 'walk' ? undefined : this.#startWatching(roots),
+      watches: options.method === 'walk' ? undefined : this.#startWatching(roots, options.fileWatches),
     };
     this.#now = options.now ?? Date.now;
     this.#indexPath = indexPath(store.dir, roots, ignore);
@@ -210,7 +215,8 @@ export class Capturer {
     this.#store.close();
   }
 
-  #capture(full: boolean): Captured {
+  #capture(full: boolean, again = false): Captured {
+    this.#tidied = false;
     const started = performance.now();
     const at = this.#now();
     const read = this.#rehashed();
@@ -235,6 +241,7 @@ export class Capturer {
       };
     } catch (error) {
       const { cause, path, detail } = this.#obstacleOf(error);
+      if (this.#tidied && !again) return this.#capture(full, true);
       return {
         kind: 'unrestorable',
         cause,
@@ -248,7 +255,11 @@ export class Capturer {
   /** Looks at what may have changed until nothing has. True: only with the server's processes stopped. */
   #settle(deadline: number): boolean {
     this.#lookAtRoots();
-    for (let pass = 0; pass < FREE_PASSES; pass++) if (this.#pass(deadline, pass === 0)) return false;
+    for (let pass = 0; pass < FREE_PASSES; pass++) {
+      // The first time, what the processes hold means something only when the entries are known.
+      const held = pass === 0 || (this.#first && pass === 1);
+      if (this.#pass(deadline, held)) return false;
+    }
     const { stopped, resume } = stopProcesses(this.#processes());
     try {
       for (let pass = 0; pass < STOPPED_PASSES; pass++) if (this.#pass(deadline, pass === 0)) return stopped;
@@ -264,9 +275,9 @@ export class Capturer {
   }
 
   /** One look. True: there was nothing to look at, so what is known is what is there. */
-  #pass(deadline: number, first: boolean): boolean {
+  #pass(deadline: number, held: boolean): boolean {
     if (this.#context.watches?.drain(this.#trackers) === 'overflow') this.#doubt = true;
-    if (first) this.#lookAtHeldFiles();
+    if (held) this.#lookAtHeldFiles();
     const walking = this.#context.watches === undefined;
     const before = this.#found();
     let doubted = false;
@@ -301,17 +312,21 @@ export class Capturer {
       } catch (error) {
         if (!(error instanceof Obstructed) || error.obstacle.cause !== 'root-gone') throw error;
         // Another directory may have come in its place: it is begun anew, and its state is kept whole.
-        const { totals } = this.#context;
-        totals.entries -= tracker.index.count;
-        totals.bytes -= tracker.bytes();
-        this.#context.watches?.forget(tracker);
-        const anew = new Tracker(tracker.root, this.#context, this.#buffer);
-        this.#trackers[i] = anew;
-        this.#last = undefined;
-        this.#first = true;
-        anew.lookAtRoot();
+        this.#beginAnew(tracker, i).lookAtRoot();
       }
     });
+  }
+
+  #beginAnew(tracker: Tracker, i: number): Tracker {
+    const { totals } = this.#context;
+    totals.entries -= tracker.index.count;
+    totals.bytes -= tracker.bytes();
+    this.#context.watches?.forget(tracker);
+    const anew = new Tracker(tracker.root, this.#context, this.#buffer);
+    this.#trackers[i] = anew;
+    this.#last = undefined;
+    this.#first = true;
+    return anew;
   }
 
   #lookAtHeldFiles(): void {
@@ -345,6 +360,8 @@ export class Capturer {
     const changed: ChangeCounts = { created: 0, modified: 0, deleted: 0, metadata: 0 };
     if (
       this.#last !== undefined &&
+      // What another session left is claimed for this one: the store is told.
+      !this.#first &&
       !this.#trackers.some((tracker) => tracker.changed) &&
       !this.#gapsChanged()
     )
@@ -370,11 +387,22 @@ export class Capturer {
     } catch (error) {
       this.#writer.abandon();
       for (const tracker of this.#trackers) tracker.unkept();
+      if (error instanceof SnapshotError && error.code === 'tidied') this.#afterTidying();
       throw new Obstructed({ cause: 'store', detail: (error as Error).message });
     }
     for (const tracker of this.#trackers) tracker.kept();
     this.#lastGaps = state.gaps.join();
     return { digest: this.#last, changed };
+  }
+
+  /** The last capture failed only because somebody tidied the store up. */
+  #tidied = false;
+
+  /** Where the last state is not there any more, nothing that is known of the contents holds. */
+  #afterTidying(): void {
+    this.#tidied = true;
+    if (this.#last === undefined || this.#store.has(this.#last)) return;
+    for (const [i, tracker] of [...this.#trackers].entries()) this.#beginAnew(tracker, i);
   }
 
   #lastGaps = '';
@@ -415,11 +443,11 @@ export class Capturer {
     );
   }
 
-  #startWatching(roots: readonly Buffer[]): Watches | undefined {
+  #startWatching(roots: readonly Buffer[], fileWatches: number | undefined): Watches | undefined {
     const inotify = this.#native?.inotify;
     if (!inotify || !roots.every(isLocal)) return undefined;
     try {
-      return new Watches(inotify);
+      return new Watches(inotify, fileWatches);
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       if (code === 'EMFILE' || code === 'ENFILE') return undefined;
@@ -450,6 +478,7 @@ export class Capturer {
   #currentGaps(): Gap[] {
     const gaps = [...this.#gaps];
     if (this.#trackers.some(({ outside }) => outside.size > 0)) gaps.push('outside-links');
+    if (this.#context.watches?.files === false) gaps.push('late-outside-links');
     return gaps;
   }
 

@@ -3,6 +3,7 @@
 import { readFileSync, readlinkSync } from 'node:fs';
 
 export interface WriterIdentity {
+  /** 0: nobody. */
   readonly pid: number;
   /** Distinguishes this process from a later one with its number; empty where the system does not tell. */
   readonly started: string;
@@ -21,6 +22,7 @@ export function thisProcess(): WriterIdentity {
 
 /** `unknown`: it is of another container, whose numbers mean nothing here. */
 export function lifeOf({ pid, started, namespace }: WriterIdentity): 'running' | 'ended' | 'unknown' {
+  if (pid === 0) return 'ended';
   const own = startOf('self');
   // After a restart of the machine nothing of before runs, in whatever container.
   if (own !== undefined && started !== '' && bootOf(own) !== bootOf(started)) return 'ended';

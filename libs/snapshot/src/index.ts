@@ -43,3 +43,4 @@ export {
   type RestoreProgress,
 } from './restore.js';
 export { isScratch, Scratch, SCRATCH_MARK, type ScratchOptions, type ScratchRoot } from './scratch.js';
+export { gc, GcError, type GcErrorCode, type GcOptions, type GcProgress, type GcReport } from './gc.js';

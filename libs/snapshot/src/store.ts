@@ -89,9 +89,23 @@ interface JournalFile {
   gone?: boolean;
 }
 
-/** In the store's directory: changed when a `gc` begins (then it ends so) and when it is done. */
+/**
+ * In the store's directory, put in place in one step when a `gc` begins and when it is done: a name that was never used
+ * before and whether it is at work, then the journals that are no part of the store any more, though they may be there.
+ */
 export const GENERATION_FILE = 'generation';
-export const TIDYING = ' running\n';
+const TIDYING = ' running';
+
+export const makeGeneration = (tidying: boolean, obsolete: readonly string[]): string =>
+  [`${randomBytes(16).toString('hex')}${tidying ? TIDYING : ''}`, ...obsolete, ''].join('\n');
+
+export const obsoleteIn = (generation: string): string[] =>
+  generation
+    .split('\n')
+    .slice(1)
+    .filter((id) => id !== '');
+
+const isTidying = (generation: string): boolean => generation.split('\n', 1)[0]?.endsWith(TIDYING) === true;
 
 /**
  * A directory of states (0700, files 0600), shared by any number of processes. Each writer appends to a pack and a
@@ -138,8 +152,7 @@ export class Store {
     if (readFileSync(file, 'utf8') !== FORMAT)
       throw new SnapshotError('no-store', `${dir} is not a store of this version`);
     const store = new Store(dir);
-    store.#generation = store.readGeneration();
-    store.refresh();
+    store.reload();
     return store;
   }
 
@@ -156,32 +169,46 @@ export class Store {
     }
   }
 
-  /** Forgets what was read and reads everything that is there now: somebody tidied up. */
-  reload(): void {
-    this.#generation = this.readGeneration();
-    const present = new Set(readdirSync(this.dir));
-    this.#contents.clear();
-    this.#states.clear();
-    this.#costs.clear();
-    this.#journals.forEach((journal, number) => {
-      journal.read = 0;
-      journal.gone = !present.has(`${journal.id}.journal`);
-      const pack = this.#packs.get(number);
-      if (!journal.gone || pack === undefined) return;
-      closeSync(pack);
-      this.#packs.delete(number);
-    });
-    this.refresh();
+  /** Reads what was appended since, by whomever; everything, where somebody tidied up. */
+  refresh(): void {
+    if (this.readGeneration() === this.#generation) this.#readAll();
+    else this.reload();
   }
 
-  /** Reads what was appended since, by whomever. */
-  refresh(): void {
+  /** Forgets what was read and reads everything that is there now. */
+  reload(): void {
+    do {
+      this.#generation = this.readGeneration();
+      this.#contents.clear();
+      this.#states.clear();
+      this.#costs.clear();
+      for (const journal of this.#journals) journal.read = 0;
+      this.#readAll();
+      // Else what was read is half of the one and half of the other.
+    } while (this.readGeneration() !== this.#generation);
+  }
+
+  #readAll(): void {
+    const obsolete = new Set(obsoleteIn(this.#generation));
+    const present = readdirSync(this.dir)
+      .flatMap((name) => /^([0-9a-f]+)\.journal$/.exec(name)?.[1] ?? [])
+      .filter((id) => !obsolete.has(id))
+      .sort();
     const known = new Set(this.#journals.map(({ id }) => id));
-    for (const name of readdirSync(this.dir).sort()) {
-      const id = /^([0-9a-f]+)\.journal$/.exec(name)?.[1];
-      if (id !== undefined && !known.has(id)) this.#journals.push({ id, read: 0 });
-    }
-    this.#journals.forEach((_, number) => this.#readJournal(number));
+    for (const id of present) if (!known.has(id)) this.#journals.push({ id, read: 0 });
+    const there = new Set(present);
+    this.#journals.forEach((journal, number) => {
+      journal.gone = !there.has(journal.id);
+      if (!journal.gone) this.#readJournal(number);
+      else this.#forgetPack(number);
+    });
+  }
+
+  #forgetPack(number: number): void {
+    const pack = this.#packs.get(number);
+    if (pack === undefined) return;
+    closeSync(pack);
+    this.#packs.delete(number);
   }
 
   /** Every state that can be had, in the order in which they were captured. */
@@ -216,8 +243,13 @@ export class Store {
     const start = from ? chain.findIndex((place) => place.digest === from.digest) : -1;
     const manifest = start >= 0 ? (from as Manifest) : new Manifest();
     for (const place of chain.slice(start + 1)) {
-      const { body, type } = this.#readRecord(place);
-      manifest.apply(place.digest, type, body);
+      const record = this.#readRecord(place);
+      if (!record) {
+        // Somebody tidied up: it may be kept as a change of something else now.
+        this.reload();
+        return this.manifest(digest);
+      }
+      manifest.apply(place.digest, record.type, record.body);
     }
     return manifest;
   }
@@ -230,7 +262,12 @@ export class Store {
     const place = this.#states.get(digest);
     if (!place) throw new SnapshotError('unknown-state', `${this.dir} has no state ${digest}`);
     if (place.parent === undefined) return undefined;
-    const { body, type } = this.#readRecord(place);
+    const record = this.#readRecord(place);
+    if (!record) {
+      this.reload();
+      return this.delta(digest);
+    }
+    const { body, type } = record;
     const changes = [...stateChanges(body, stateHead(type, body).changes)].map(({ root, path, entryAt }) => ({
       root,
       path,
@@ -381,7 +418,6 @@ export class Store {
 
   #readJournal(number: number): void {
     const journal = this.#journals[number] as JournalFile;
-    if (journal.gone === true) return;
     const path = join(this.dir, `${journal.id}.journal`);
     let fd: number;
     try {
@@ -421,17 +457,23 @@ export class Store {
     }
   }
 
-  #readRecord(place: StatePlace, again = true): { type: number; body: Buffer } {
+  /** A state's record as it was kept. Throws `unknown-state`. */
+  recordOf(digest: string): { readonly type: number; readonly body: Buffer } {
+    const place = this.#states.get(digest);
+    const record = place && this.#readRecord(place);
+    if (!record) throw new SnapshotError('unknown-state', `${this.dir} has no state ${digest}`);
+    return record;
+  }
+
+  /** Undefined: its journal is not there any more. */
+  #readRecord(place: StatePlace): { readonly type: number; readonly body: Buffer } | undefined {
     const { id } = this.#journals[place.journal] as JournalFile;
     let fd: number;
     try {
       fd = openSync(join(this.dir, `${id}.journal`), 'r');
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || !again) throw error;
-      this.reload();
-      const now = this.#states.get(place.digest);
-      if (!now) throw new SnapshotError('unknown-state', `${this.dir} has no state ${place.digest} any more`);
-      return this.#readRecord(now, false);
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+      throw error;
     }
     try {
       const bytes = Buffer.allocUnsafeSlow(place.bytes);
@@ -631,6 +673,7 @@ export class StoreWriter {
       this.#batch = undefined;
       return digest;
     }
+    this.#open();
     const end = this.#journalEnd;
     if (this.#store.has(digest) && !tidying) {
       this.#append(makeRecord(RECORD.HELD, parseDigest(digest)));
@@ -666,12 +709,10 @@ export class StoreWriter {
   /** Where the store stands, at the first thing that is done for a state. */
   #begin(): { readonly generation: string; readonly tidying: boolean } {
     if (this.#batch) return this.#batch;
-    if (this.#store.readGeneration() !== this.#store.generation) {
-      this.#store.reload();
-      if (this.#packFd >= 0 && this.#store.isGone(this.#number)) this.#startAnew();
-    }
+    if (this.#store.readGeneration() !== this.#store.generation) this.#store.reload();
+    if (this.#packFd >= 0 && this.#store.isGone(this.#number)) this.#startAnew();
     const { generation } = this.#store;
-    this.#batch = { generation, tidying: generation.endsWith(TIDYING) };
+    this.#batch = { generation, tidying: isTidying(generation) };
     return this.#batch;
   }
 
