@@ -123,7 +123,13 @@ export function parseModule(path: string, text: string): Module {
       const [first] = node.arguments;
       const called = node.expression;
       const imported = called.kind === ts.SyntaxKind.ImportKeyword;
-      const required = ts.isIdentifier(called) && called.text === 'require';
+      // `require.resolve` finds a file of a package without running it: that is needing it, too.
+      const required =
+        (ts.isIdentifier(called) && called.text === 'require') ||
+        (ts.isPropertyAccessExpression(called) &&
+          called.name.text === 'resolve' &&
+          ts.isIdentifier(called.expression) &&
+          called.expression.text === 'require');
       if (first && (imported || required)) add(first, { typeOnly: false, lazy: true, names: ['*'] });
       if (ts.isIdentifier(called) && called.text === 'eval')
         globals.push({ name: 'eval', line: lineOf(node) });

@@ -39,6 +39,10 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     load: () => import('./wrap.js'),
   },
   unwrap: { description: 'take `belay proxy` away again', load: () => import('./wrap.js') },
+  policy: {
+    description: "check the operator's policy file, and say what its rules protect",
+    load: () => import('./policy.js'),
+  },
   trace: { description: 'read, check, export and import local records', load: () => import('./trace.js') },
   verify: {
     description: 'judge traces by running them again',

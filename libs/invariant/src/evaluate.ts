@@ -363,7 +363,7 @@ class Judge {
       const watched =
         (old !== undefined && inside(old)) ||
         (now !== undefined && inside(now)) ||
-        (old !== undefined && /\.rs$/.test(old) && !rule.except.some((each) => scope([each], [])(old)));
+        (old !== undefined && old.endsWith('.rs') && !rule.except.some((each) => scope([each], [])(old)));
       const language = languageOf(from) ?? languageOf(path);
       if (!watched && !language) continue;
       if (what === 'metadata') {

@@ -47,7 +47,7 @@ export interface Policy {
   readonly digest: string;
 }
 
-export const DEFAULT_RULES: readonly Rule[] = [
+const DEFAULT_RULES: readonly Rule[] = [
   { rule: 'no-test-weakening', id: 'tests', paths: TEST_PATHS, except: TEST_PATHS_EXCEPT, warn: [] },
 ];
 
@@ -183,12 +183,12 @@ class Reader {
         `rule: one of ${RULE_NAMES.join(', ')}`,
       );
     if (!RULE_NAMES.includes(called as RuleName)) {
-      const near = nearest(String(called), RULE_NAMES);
+      const near = nearest(typeof called === 'string' ? called : '', RULE_NAMES);
       this.#wrong(
         'UNKNOWN_RULE',
         [...path, 'rule'],
         `there is no rule ${JSON.stringify(called)}`,
-        near ? `did you mean ${near}?` : `one of ${RULE_NAMES.join(', ')}`,
+        near ?? `one of ${RULE_NAMES.join(', ')}`,
       );
     }
     const rule = called as RuleName;
@@ -275,7 +275,7 @@ class Reader {
           'UNKNOWN_MEMBER',
           [...path, name],
           `there is no member "${name}" here`,
-          near ? `did you mean ${near}?` : `one of ${known.join(', ')}`,
+          near ?? `one of ${known.join(', ')}`,
         );
       }
       found.set(name, this.#value([...path, name]));
@@ -328,23 +328,23 @@ class Reader {
     const value = this.#value(path);
     if (typeof value !== 'string')
       this.#wrong('WRONG_TYPE', path, `${JSON.stringify(value)} is no text`, `${wanted} is wanted`);
-    if (!pattern.test(value as string))
+    if (!pattern.test(value))
       this.#wrong('WRONG_VALUE', path, `${JSON.stringify(value)} can't be meant`, `${wanted} is wanted`);
-    return value as string;
+    return value;
   }
 
   #choice(path: Path, known: readonly string[]): string {
     const value = this.#value(path);
     if (typeof value !== 'string' || !known.includes(value))
       this.#wrong('WRONG_VALUE', path, `${JSON.stringify(value)} is not known`, `one of ${known.join(', ')}`);
-    return value as string;
+    return value;
   }
 
   #count(path: Path): number {
     const value = this.#value(path);
     if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0)
       this.#wrong('WRONG_TYPE', path, `${JSON.stringify(value)} is no count`, 'a whole number from 0 on');
-    return value as number;
+    return value;
   }
 
   #at(path: Path): unknown {

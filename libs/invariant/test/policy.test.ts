@@ -63,15 +63,7 @@ describe('a policy file', () => {
     ['another version', 'version: 2', 'WRONG_VERSION', 'version', 1, 10, /version: 1/],
     ['no YAML', 'version: 1\ninvariants: [', 'NOT_YAML', '', 2, 14, /one YAML or JSON document/],
     ['a key twice', 'version: 1\nversion: 1', 'NOT_YAML', '', 2, 1, /./],
-    [
-      'an unknown section',
-      'version: 1\ninvariant: {}',
-      'UNKNOWN_MEMBER',
-      'invariant',
-      2,
-      1,
-      /did you mean invariants\?/,
-    ],
+    ['an unknown section', 'version: 1\ninvariant: {}', 'UNKNOWN_MEMBER', 'invariant', 2, 1, /^invariants$/],
     [
       'an unknown member',
       'version: 1\ninvariants:\n  rule: []',
@@ -79,7 +71,7 @@ describe('a policy file', () => {
       'invariants.rule',
       3,
       3,
-      /did you mean rules\?/,
+      /^rules$/,
     ],
     [
       'a rule misspelt',
@@ -88,7 +80,7 @@ describe('a policy file', () => {
       'invariants.rules.0.rule',
       4,
       13,
-      /did you mean read-only\?/,
+      /^read-only$/,
     ],
     [
       'a rule of no name',
@@ -296,7 +288,7 @@ describe('policy.schema.json', () => {
     // Few members at a time, or nothing would ever be right.
     const few = rule.chain((whole) =>
       fc
-        .subarray(Object.keys(whole), { maxLength: 4 })
+        .subarray(Object.keys(whole), { maxLength: Math.min(4, Object.keys(whole).length) })
         .map((keys) => Object.fromEntries(keys.map((key) => [key, whole[key as keyof typeof whole]]))),
     );
     const file = fc.record(

@@ -65,7 +65,7 @@ export interface Atom {
 /** A language's own predicates: `a.includes(b)`, `reflect.DeepEqual(a, b)`; `undefined` for any other call. */
 export type Predicate = (call: Call) => Atom | undefined;
 
-export const LENGTH = 'len';
+const LENGTH = 'len';
 export const lengthOf = (e: Expr): Expr => call(name(LENGTH), [e]);
 
 const OPERATORS: Readonly<Record<string, readonly [Relation, Relation]>> = {
@@ -81,7 +81,7 @@ const OPERATORS: Readonly<Record<string, readonly [Relation, Relation]>> = {
   'not in': ['lacks', 'contains'],
 };
 
-export const OPPOSITE: Partial<Record<Relation, Relation>> = {
+const OPPOSITE: Partial<Record<Relation, Relation>> = {
   same: 'not-equal',
   equal: 'not-equal',
   'not-equal': 'equal',
@@ -220,7 +220,7 @@ export function plain(atom: Atom): Atom {
 }
 
 /** Made of literals only. */
-export function isConstant(e: Expr): boolean {
+function isConstant(e: Expr): boolean {
   switch (e.k) {
     case 'literal':
       return true;
@@ -370,7 +370,7 @@ const IMPLIES: Partial<Record<Relation, readonly Relation[]>> = {
 };
 
 const closure = new Map<Relation, ReadonlySet<Relation>>();
-export function implies(strong: Relation, weak: Relation): boolean {
+function implies(strong: Relation, weak: Relation): boolean {
   let all = closure.get(strong);
   if (!all) {
     const found = new Set<Relation>();

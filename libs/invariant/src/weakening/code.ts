@@ -51,7 +51,7 @@ export interface Func {
 export type Stmt = { readonly line: number } & (
   | { readonly k: 'expr'; readonly e: Expr }
   | { readonly k: 'assign'; readonly target: Expr; readonly value: Expr; readonly op: string }
-  | { readonly k: 'if'; readonly cond: Expr; readonly then: readonly Stmt[]; readonly else: readonly Stmt[] }
+  | { readonly k: 'if'; readonly cond: Expr; readonly yes: readonly Stmt[]; readonly no: readonly Stmt[] }
   | { readonly k: 'loop'; readonly pattern?: Expr; readonly over?: Expr; readonly body: readonly Stmt[] }
   | { readonly k: 'while'; readonly cond: Expr; readonly body: readonly Stmt[] }
   | {
@@ -177,7 +177,7 @@ export function resolve(e: Expr, env: Env): Expr {
 }
 
 /** What a literal list or record holds at a literal place. */
-export function element(of: Expr, at: Expr): Expr | undefined {
+function element(of: Expr, at: Expr): Expr | undefined {
   if (at.k !== 'literal') return undefined;
   if (of.k === 'list' && at.of === 'number') return of.items[Number(at.value)];
   if (of.k === 'record') return of.entries.find(({ key }) => key === at.value)?.value;
@@ -284,7 +284,7 @@ export function bind(pattern: Expr, value: Expr, env: Map<string, Expr>): void {
 }
 
 /** The statements with every expression in them mapped. */
-export function mapStmts(stmts: readonly Stmt[], map: (e: Expr) => Expr): Stmt[] {
+function mapStmts(stmts: readonly Stmt[], map: (e: Expr) => Expr): Stmt[] {
   return stmts.map((stmt): Stmt => {
     switch (stmt.k) {
       case 'expr':
@@ -299,8 +299,8 @@ export function mapStmts(stmts: readonly Stmt[], map: (e: Expr) => Expr): Stmt[]
         return {
           ...stmt,
           cond: map(stmt.cond),
-          then: mapStmts(stmt.then, map),
-          else: mapStmts(stmt.else, map),
+          yes: mapStmts(stmt.yes, map),
+          no: mapStmts(stmt.no, map),
         };
       case 'loop':
         return { ...stmt, ...(stmt.over ? { over: map(stmt.over) } : {}), body: mapStmts(stmt.body, map) };
@@ -343,8 +343,8 @@ export function* exprsOf(stmts: readonly Stmt[], deep = true): Generator<Expr> {
         break;
       case 'if':
         yield stmt.cond;
-        yield* exprsOf(stmt.then, deep);
-        yield* exprsOf(stmt.else, deep);
+        yield* exprsOf(stmt.yes, deep);
+        yield* exprsOf(stmt.no, deep);
         break;
       case 'loop':
         if (stmt.over) yield stmt.over;

@@ -398,7 +398,7 @@ class Comparison {
     return undefined;
   }
 
-  /** Names changed and nothing else: kept where the old ones are gone, and the new ones were not there before. */
+  /** Names changed and nothing no: kept where the old ones are gone, and the new ones were not there before. */
   #renamed(test: Live, before: Assertion, other: Live, after: Assertion): Match | undefined {
     if (before.atom.relation !== after.atom.relation) return undefined;
     const [was, is] = [

@@ -241,8 +241,8 @@ class Lowering {
           {
             k: 'if',
             cond: this.expr(cond),
-            then: this.block(field(node, 'consequence')),
-            else: !orElse ? [] : orElse.type === 'if_statement' ? this.stmt(orElse) : this.block(orElse),
+            yes: this.block(field(node, 'consequence')),
+            no: !orElse ? [] : orElse.type === 'if_statement' ? this.stmt(orElse) : this.block(orElse),
             line,
           },
         ];
@@ -287,15 +287,15 @@ class Lowering {
       case 'type_switch_statement':
       case 'select_statement':
         return named(node).flatMap((each) =>
-          /_case$/.test(each.type)
+          each.type.endsWith('_case')
             ? [
                 {
                   k: 'if' as const,
                   cond: { k: 'other' as const, parts: [each.type, String(each.line - line)] },
-                  then: named(each).flatMap((inner) =>
+                  yes: named(each).flatMap((inner) =>
                     inner.type === 'statement_list' ? this.block(inner) : [],
                   ),
-                  else: [],
+                  no: [],
                   line: each.line,
                 },
               ]
@@ -311,7 +311,7 @@ class Lowering {
     const init = field(node, 'initializer');
     let rest: Stmt[] = [];
     for (const each of named(node)
-      .filter((child) => /_case$/.test(child.type))
+      .filter((child) => child.type.endsWith('_case'))
       .reverse()) {
       const body = ofType(each, 'statement_list').flatMap((inner) => this.block(inner));
       if (each.type === 'default_case') {
@@ -326,7 +326,7 @@ class Lowering {
         (all, one) => (all ? { k: 'binary', op: 'or', left: all, right: one } : one),
         undefined,
       );
-      if (cond) rest = [{ k: 'if', cond, then: body, else: rest, line: each.line }];
+      if (cond) rest = [{ k: 'if', cond, yes: body, no: rest, line: each.line }];
     }
     return [...(init ? this.stmt(init) : []), ...rest];
   }
@@ -422,7 +422,7 @@ function testify(e: Call): Meaning | undefined {
       }
     );
   }
-  if (/^Panics/.test(last)) {
+  if (last.startsWith('Panics')) {
     const fn = last === 'Panics' ? first : second;
     return (
       fn && {
@@ -464,7 +464,7 @@ function testify(e: Call): Meaning | undefined {
 
 /** `regexp.MustCompile("x")` is "x". */
 const pattern = (e: Expr): Expr =>
-  e.k === 'call' && /^regexp\./.test(dotted(e.callee)) ? (e.args[0]?.value ?? e) : e;
+  e.k === 'call' && dotted(e.callee).startsWith('regexp.') ? (e.args[0]?.value ?? e) : e;
 
 const GOMEGA: Readonly<Record<string, Relation>> = {
   Equal: 'equal',
@@ -520,7 +520,7 @@ function meaning(e: Call): Meaning | undefined {
   const [, , method] = T.exec(path) ?? [];
   if (method !== undefined) {
     if (/^(Error|Errorf|Fatal|Fatalf|Fail|FailNow)$/.test(method)) return { is: 'fail' };
-    if (/^Skip/.test(method)) return { is: 'skip', kind: 'skip' };
+    if (method.startsWith('Skip')) return { is: 'skip', kind: 'skip' };
     if (/^(Log|Logf|Helper|Parallel|Setenv)$/.test(method)) return { is: 'nothing' };
   }
   if (path === 'os.Exit' || path === 'runtime.Goexit') return { is: 'exit' };

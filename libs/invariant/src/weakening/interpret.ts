@@ -173,9 +173,9 @@ class Interpreter {
       }
       found = found.flatMap((one) =>
         all.map((row) => {
-          const with_ = new Map(one);
-          bind(pattern, row, with_);
-          return with_;
+          const joined = new Map(one);
+          bind(pattern, row, joined);
+          return joined;
         }),
       );
     }
@@ -261,17 +261,17 @@ class Interpreter {
     this.#eval(stmt.cond, frame, stmt.line, {});
     // `if got != want { t.Errorf(...) }` asserts that they are equal.
     const { predicate } = this.#dialect;
-    if (this.#fails(stmt.then)) {
+    if (this.#fails(stmt.yes)) {
       for (const atom of formula(stmt.cond, false, predicate)) this.#record(atom, frame, stmt.line);
-      return this.#walk(stmt.else, frame);
+      return this.#walk(stmt.no, frame);
     }
-    if (this.#fails(stmt.else)) {
+    if (this.#fails(stmt.no)) {
       for (const atom of formula(stmt.cond, true, predicate)) this.#record(atom, frame, stmt.line);
-      return this.#walk(stmt.then, frame);
+      return this.#walk(stmt.yes, frame);
     }
     const truth = this.#truth(stmt.cond, env);
     if (truth !== undefined) {
-      const [taken, left] = truth ? [stmt.then, stmt.else] : [stmt.else, stmt.then];
+      const [taken, left] = truth ? [stmt.yes, stmt.no] : [stmt.no, stmt.yes];
       this.#walk(left, { ...frame, env: new Map(env), reach: 'unreachable' });
       return this.#walk(taken, frame);
     }
@@ -279,7 +279,7 @@ class Interpreter {
       Guard[],
       Guard[],
     ];
-    const branches = [stmt.then, stmt.else].map((body, at) => {
+    const branches = [stmt.yes, stmt.no].map((body, at) => {
       const inner: Frame = {
         ...frame,
         env: new Map(env),
@@ -807,7 +807,7 @@ function hasAssert(stmts: readonly Stmt[], dialect: Dialect): boolean {
       case 'raise':
         return stmt.e !== undefined && dialect.failures.test(printed(stmt.e));
       case 'if':
-        return hasAssert(stmt.then, dialect) || hasAssert(stmt.else, dialect);
+        return hasAssert(stmt.yes, dialect) || hasAssert(stmt.no, dialect);
       case 'loop':
       case 'while':
       case 'block':
@@ -827,7 +827,7 @@ function hasAssert(stmts: readonly Stmt[], dialect: Dialect): boolean {
 }
 
 /** What a loop over `e` goes through, where that is written out. */
-export function rowsOf(e: Expr): readonly Expr[] | undefined {
+function rowsOf(e: Expr): readonly Expr[] | undefined {
   if (e.k === 'list') return e.items;
   if (e.k !== 'call') return undefined;
   const last = lastName(e.callee);

@@ -222,7 +222,7 @@ function stmt(node: Syntax): Stmt[] {
         field(node, 'consequence'),
         field(node, 'alternative'),
       ];
-      return cond ? [{ k: 'if', cond: expr(cond), then: block(then), else: block(orElse), line }] : [];
+      return cond ? [{ k: 'if', cond: expr(cond), yes: block(then), no: block(orElse), line }] : [];
     }
     case 'enhanced_for_statement': {
       const [pattern, over] = [field(node, 'name'), field(node, 'value')];
@@ -733,7 +733,7 @@ function marks(node: Syntax, params: readonly Expr[], methods: ReadonlyMap<strin
         pattern,
         rows: source ? provided(source) : value ? call(name('MethodSource'), [value]) : name('MethodSource'),
       });
-    } else if (/Source$/.test(called))
+    } else if (called.endsWith('Source'))
       tables.push({ pattern, rows: { k: 'other', parts: [each.text.replace(/\s+/g, ' ')] } });
   }
   return { test, setup, skips, tables, mock, ...(ends ? { ends } : {}) };
@@ -817,7 +817,7 @@ export function java(root: Syntax): TestFile {
         const about = marks(each, fn.params, methods);
         const isPrivate = ofType(each, 'modifiers').some((modifiers) => /\bprivate\b/.test(modifiers.text));
         const hasPublic = ofType(each, 'modifiers').some((modifiers) => /\bpublic\b/.test(modifiers.text));
-        const isTest = about.test ? !isPrivate : junit3 && /^test/.test(fn.name) && hasPublic;
+        const isTest = about.test ? !isPrivate : junit3 && fn.name.startsWith('test') && hasPublic;
         if (!isTest) {
           helpers.push(fn);
           continue;

@@ -173,7 +173,7 @@ const other = (node: Syntax): Expr =>
     : {
         k: 'other',
         parts: node.children
-          .filter((each) => each.type !== 'comment' && !/^type_/.test(each.type))
+          .filter((each) => each.type !== 'comment' && !each.type.startsWith('type_'))
           .map((each) => (each.named ? expr(each) : each.text)),
       };
 
@@ -325,8 +325,8 @@ function stmt(node: Syntax): Stmt[] {
             {
               k: 'if',
               cond: expr(cond),
-              then: block(then),
-              else: orElse ? named(orElse).flatMap(stmt) : [],
+              yes: block(then),
+              no: orElse ? named(orElse).flatMap(stmt) : [],
               line,
             },
           ]
@@ -714,7 +714,7 @@ function meaning(e: Call): Meaning | undefined {
       module: true,
     };
   }
-  if (/\.stub$/.test(path) || /(^|\.)mock\.(method|getter)$/.test(path)) {
+  if (path.endsWith('.stub') || /(^|\.)mock\.(method|getter)$/.test(path)) {
     return {
       is: 'mock',
       target: second?.k === 'literal' ? second.value : first ? lastName(first) : '',
@@ -728,7 +728,7 @@ function meaning(e: Call): Meaning | undefined {
     const of = e.callee.of;
     const spied = of.k === 'call' ? of.args.map(({ value }) => value) : [];
     const what =
-      of.k === 'call' && /spyOn$/.test(dotted(of.callee)) ? spied[1] : of.k === 'call' ? spied[0] : of;
+      of.k === 'call' && dotted(of.callee).endsWith('spyOn') ? spied[1] : of.k === 'call' ? spied[0] : of;
     return {
       is: 'mock',
       target: what?.k === 'literal' ? what.value : what ? lastName(what) : '',
@@ -840,11 +840,11 @@ export function javascript(root: Syntax): TestFile {
           line: stmt.line,
           ...(condition === undefined ? {} : { condition }),
         });
-        collect(stmt.then, {
+        collect(stmt.yes, {
           ...scope,
           skips: always ? scope.skips : [...scope.skips, off(never ? undefined : `not ${said}`)],
         });
-        collect(stmt.else, {
+        collect(stmt.no, {
           ...scope,
           skips: never ? scope.skips : [...scope.skips, off(always ? undefined : said)],
         });
@@ -876,7 +876,7 @@ export function javascript(root: Syntax): TestFile {
     const skips = [...scope.skips];
     if (callee.k === 'call' && /\.(skipIf|runIf|if)$/.test(dotted(callee.callee))) {
       const cond = callee.args[0]?.value;
-      const runs = !/skipIf$/.test(dotted(callee.callee));
+      const runs = !dotted(callee.callee).endsWith('skipIf');
       const said = cond ? printed(cond) : '';
       if (said === (runs ? 'false' : 'true')) skips.push({ kind: 'skip', line });
       else if (said !== (runs ? 'true' : 'false'))
@@ -904,7 +904,7 @@ export function javascript(root: Syntax): TestFile {
       mocks.push({ target: m.target, module: m.module, line });
       return undefined;
     }
-    if (/forEach$/.test(path) && e.callee.k === 'member' && fn) {
+    if (path.endsWith('forEach') && e.callee.k === 'member' && fn) {
       const [pattern] = fn.params;
       return collect(fn.body, {
         ...scope,
@@ -925,7 +925,7 @@ export function javascript(root: Syntax): TestFile {
     };
     off('skip', 'skip');
     off('todo', 'todo');
-    if (/^x/.test(path) || words.includes('skip') || words.includes('fixme'))
+    if (path.startsWith('x') || words.includes('skip') || words.includes('fixme'))
       skips.push({ kind: 'skip', line });
     if (
       words.includes('todo') ||
@@ -945,10 +945,7 @@ export function javascript(root: Syntax): TestFile {
       const [only, ...rest] = fn.params;
       // One parameter takes the whole row where a row is no list.
       const spread = rest.length > 0 || only === undefined;
-      tables = [
-        ...tables,
-        { pattern: spread ? list(fn.params) : (only as Expr), rows: spread ? row : unwrapped(row) },
-      ];
+      tables = [...tables, { pattern: spread ? list(fn.params) : only, rows: spread ? row : unwrapped(row) }];
     }
     if (isSuite) {
       if (!fn) return undefined;

@@ -26,7 +26,7 @@ import type { Dialect, Import, Meaning, Mock, Skip, Table, TestCase, TestFile } 
 
 const OPERATORS: Readonly<Record<string, string>> = { 'is not': 'is not', 'not in': 'not in', '<>': '!=' };
 
-export function expr(node: Syntax): Expr {
+function expr(node: Syntax): Expr {
   switch (node.type) {
     case 'identifier':
       return name(node.text);
@@ -223,7 +223,7 @@ function parameters(node: Syntax | undefined): { params: Expr[]; defaults: Map<s
   return { params, defaults };
 }
 
-export function func(node: Syntax): Func {
+function func(node: Syntax): Func {
   return {
     name: field(node, 'name')?.text ?? '',
     ...parameters(field(node, 'parameters')),
@@ -233,7 +233,7 @@ export function func(node: Syntax): Func {
   };
 }
 
-export const block = (node: Syntax | undefined): Stmt[] => (node ? named(node).flatMap(stmt) : []);
+const block = (node: Syntax | undefined): Stmt[] => (node ? named(node).flatMap(stmt) : []);
 
 function stmt(node: Syntax): Stmt[] {
   const { line } = node;
@@ -274,14 +274,14 @@ function stmt(node: Syntax): Stmt[] {
               {
                 k: 'if',
                 cond: expr(inner),
-                then: block(field(each, 'consequence')),
-                else: rest,
+                yes: block(field(each, 'consequence')),
+                no: rest,
                 line: each.line,
               },
             ];
         }
       }
-      return [{ k: 'if', cond: expr(cond), then: block(field(node, 'consequence')), else: rest, line }];
+      return [{ k: 'if', cond: expr(cond), yes: block(field(node, 'consequence')), no: rest, line }];
     }
     case 'for_statement': {
       const [pattern, over] = [field(node, 'left'), field(node, 'right')];
@@ -567,7 +567,7 @@ const dialect: Dialect = {
       /\.assert(Raises|Warns|Logs|RaisesRegex|WarnsRegex)$/.test(path) ||
       last === 'raises'
     ) {
-      const message = keyword(item, 'match') ?? (/Regex$/.test(last) ? second : undefined);
+      const message = keyword(item, 'match') ?? (last.endsWith('Regex') ? second : undefined);
       return { is: 'throws', ...(first ? { expected: first } : {}), ...(message ? { message } : {}) };
     }
     if (last === 'suppress') return { is: 'suppress' };
@@ -714,7 +714,7 @@ export function python(root: Syntax): TestFile {
       skips.push(...heads(marks, each.line).skips);
     } else if (target === '__test__' && printed(each.value) === 'false')
       skips.push({ kind: 'skip', line: each.line });
-    else if (/^test/.test(target)) uncollected.add(target);
+    else if (target.startsWith('test')) uncollected.add(target);
     // `TestX.test_y = ...`, `TestX.__test__ = False`
     else if (/^\w+ \. (test\w*|__test__)$/.test(target)) uncollected.add(target.replaceAll(' ', ''));
     if (each.target.k === 'name') defined.add(each.target.name);
@@ -739,9 +739,9 @@ export function python(root: Syntax): TestFile {
       const fn = func(definition);
       if (path.length === 0) defined.add(fn.name);
       const fixture = decorators.some((each) =>
-        /fixture$/.test(dotted(each.k === 'call' ? each.callee : each)),
+        dotted(each.k === 'call' ? each.callee : each).endsWith('fixture'),
       );
-      if (!isTest || fixture || !/^test/.test(fn.name)) {
+      if (!isTest || fixture || !fn.name.startsWith('test')) {
         helpers.push(fn);
         return;
       }
@@ -779,7 +779,7 @@ export function python(root: Syntax): TestFile {
       (each) => each?.type === 'function_definition' && field(each, 'name')?.text === '__init__',
     );
     const unit = /TestCase|Test\w*Case|Case\b/.test(bases);
-    const collected = unit || ((/^Test/.test(called) || /Test/.test(bases)) && !hasInit);
+    const collected = unit || ((called.startsWith('Test') || /Test/.test(bases)) && !hasInit);
     const inner = members.flatMap((each) => (each.type === 'expression_statement' ? stmt(each) : []));
     const head: Head = {
       skips: [...around.skips, ...own.skips],
@@ -794,7 +794,7 @@ export function python(root: Syntax): TestFile {
         head.skips.push(...heads(each.value.k === 'list' ? each.value.items : [each.value], each.line).skips);
     }
     if (off) head.skips.push({ kind: 'skip', line: definition.line });
-    const own_ = functions.flatMap((each) =>
+    const before = functions.flatMap((each) =>
       each?.type === 'function_definition' &&
       /^(setUp|setup_method|setup|asyncSetUp|setUpClass|setup_class)$/.test(field(each, 'name')?.text ?? '')
         ? [func(each)]
@@ -806,7 +806,7 @@ export function python(root: Syntax): TestFile {
         : [],
     );
     for (const each of members)
-      collect(each, [...path, called], head, [...setups, ...own_], [...fields, ...asSelf], true, collected);
+      collect(each, [...path, called], head, [...setups, ...before], [...fields, ...asSelf], true, collected);
   };
 
   for (const node of top) {

@@ -128,10 +128,8 @@ export async function judgeConfig(
 ): Promise<ConfigFinding[]> {
   const kind = configKind(path);
   if (!kind || before === after) return [];
-  const sides = await Promise.all(
-    [before, after].map((text) => (text === undefined ? [] : facts(kind, path, text))),
-  );
-  const [was, is] = sides;
+  const was = before === undefined ? [] : await facts(kind, path, before);
+  const is = after === undefined ? [] : await facts(kind, path, after);
   if (was === undefined || is === undefined) return [finding('config-unreadable', path)];
   return compared(path, kind, was, is, after === undefined);
 }
@@ -285,7 +283,7 @@ function newSetting(fact: Fact, kind: ConfigKind, was: readonly Fact[]): ConfigC
   if (EXCLUDING.test(key))
     return values.some(
       (each) => !/node_modules|dist|build|\.git\b|\.venv|venv|target|coverage|\.tox|\.cache|egg/.test(each),
-    ) && values.length > 0
+    )
       ? 'tests-excluded'
       : undefined;
   if (INCLUDING.test(key)) return 'runner-config-changed';
@@ -491,7 +489,7 @@ function packageFacts(path: string, text: string): Fact[] | undefined {
   const lineOf = (key: string): number =>
     text.slice(0, Math.max(0, text.indexOf(`"${key}"`))).split('\n').length;
   const found: Fact[] = [];
-  const isPackage = /package\.json$/.test(path);
+  const isPackage = path.endsWith('package.json');
   const visit = (at: unknown, unit: string): void => {
     if (typeof at !== 'object' || at === null) return;
     for (const [key, each] of Object.entries(at)) {
@@ -535,7 +533,7 @@ const valueOf = (node: Syntax): string =>
 
 /** Every `key: value` of a configuration that is a program. */
 async function settingsOf(path: string, text: string): Promise<Fact[] | undefined> {
-  const parse = await parserFor(/ts$/.test(path) ? 'typescript' : 'javascript');
+  const parse = await parserFor(path.endsWith('ts') ? 'typescript' : 'javascript');
   const parsed = parse(text);
   if (typeof parsed === 'string' || parsed.errors.length > 0) return undefined;
   const found: Fact[] = [];
@@ -733,7 +731,7 @@ async function statements(text: string): Promise<Fact[] | undefined> {
       node.type === 'decorated_definition' ? (field(node, 'definition') ?? node) : (named(node)[0] ?? node);
     const key = field(inner, 'name')?.text ?? field(inner, 'left')?.text ?? node.type;
     const said = node.text.replace(/#.*$/gm, '').replace(/\s+/g, ' ').trim();
-    const ignored = /^collect_ignore/.test(key)
+    const ignored = key.startsWith('collect_ignore')
       ? (field(inner, 'right')?.text ?? '').split(/[[\],\s"']+/).filter((each) => each !== '')
       : undefined;
     return [{ unit: '', key, values: ignored ?? [said], line: node.line }];

@@ -209,7 +209,7 @@ class Lowering {
       const items = this.arguments(inside);
       return items ? list(items) : { k: 'other', parts: ['vec!', inside] };
     }
-    if (called === 'matches' || /assert_matches$/.test(called)) {
+    if (called === 'matches' || called.endsWith('assert_matches')) {
       const at = topComma(inside);
       const subject = this.arguments(at === -1 ? inside : inside.slice(0, at));
       return call(
@@ -275,8 +275,8 @@ class Lowering {
                 {
                   k: 'if' as const,
                   cond: this.#matches(value, target),
-                  then: [],
-                  else: this.block(orElse),
+                  yes: [],
+                  no: this.block(orElse),
                   line,
                 },
               ]
@@ -299,8 +299,8 @@ class Lowering {
           {
             k: 'if',
             cond: this.#condition(cond),
-            then: this.block(field(node, 'consequence')),
-            else: orElse ? named(orElse).flatMap((each) => this.stmt(each)) : [],
+            yes: this.block(field(node, 'consequence')),
+            no: orElse ? named(orElse).flatMap((each) => this.stmt(each)) : [],
             line,
           },
         ];
@@ -312,7 +312,8 @@ class Lowering {
           const [pattern, does] = [field(each, 'pattern'), field(each, 'value')];
           const then = does ? this.stmt(does) : [];
           if (!value || !pattern || /^_\w*$/.test(pattern.text)) rest = then;
-          else rest = [{ k: 'if', cond: this.#matches(value, pattern), then, else: rest, line: each.line }];
+          else
+            rest = [{ k: 'if', cond: this.#matches(value, pattern), yes: then, no: rest, line: each.line }];
         }
         return rest;
       }
@@ -422,7 +423,7 @@ function meaning(e: Call): Meaning | undefined {
   if (/^(panic|unreachable|todo|unimplemented|prop_assert_fail)$/.test(macro)) return { is: 'fail' };
   if (/^(debug_)?assert$|^prop_assert$/.test(macro))
     return first && { is: 'assertion', atoms: [{ relation: 'truthy', subject: first }] };
-  if (/snapshot$/.test(macro))
+  if (macro.endsWith('snapshot'))
     return (
       first && {
         is: 'assertion',

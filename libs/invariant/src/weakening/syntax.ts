@@ -160,4 +160,4 @@ export const named = (node: Syntax): Syntax[] =>
 export const ofType = (node: Syntax, ...types: string[]): Syntax[] =>
   node.children.filter((child) => types.includes(child.type));
 
-export const isComment = (node: Syntax): boolean => /comment/.test(node.type);
+const isComment = (node: Syntax): boolean => /comment/.test(node.type);
