@@ -113,7 +113,6 @@ const SHAPES: Readonly<Record<string, CallShape>> = {
   chroot: path('mount', 0),
   execve: path('execute', 0),
   execveat: pathAt('execute', 0),
-  ptrace: { operation: 'process' },
   process_vm_readv: { operation: 'process' },
   process_vm_writev: { operation: 'process' },
   unshare: { operation: 'kernel' },
@@ -192,7 +191,12 @@ export function readDenial(line: string, view: BoundaryView): Denial | undefined
   const known = { syscall, errno, pid: Number(pid), time: Number(time) * 1000, count: 1 } as const;
   if (injected !== undefined) {
     const refusedBy = classOfCall(syscall);
-    return { ...known, operation: 'kernel', class: refusedBy ?? 'kernel', naming: 'class' };
+    return {
+      ...known,
+      operation: refusedBy === 'ptrace' ? 'process' : 'kernel',
+      class: refusedBy ?? 'kernel',
+      naming: 'class',
+    };
   }
   const shape = SHAPES[syscall] ?? NETWORK[syscall];
   if (shape === undefined) return undefined;

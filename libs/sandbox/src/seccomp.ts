@@ -21,7 +21,9 @@ export type FilterClass =
   | 'terminal'
   | 'socket-family'
   | 'unix-socket'
-  | 'newer-call';
+  | 'newer-call'
+  | 'untraced'
+  | 'ptrace';
 
 export interface FilterOptions {
   readonly arch: FilterArch;
@@ -44,6 +46,10 @@ const EAFNOSUPPORT = 97;
 
 const AF = { unix: 1, inet: 2, inet6: 10, netlink: 16 } as const;
 const CLONE_NEWUSER = 0x10000000;
+/** The new process is not traced by whoever traces the one that makes it. */
+const CLONE_UNTRACED = 0x00800000;
+/** Gives whoever installs a filter a say that comes before ours to a tracer. */
+const NEW_LISTENER = 8;
 const TIOCSTI = 0x5412;
 const TIOCLINUX = 0x541c;
 
@@ -56,6 +62,8 @@ interface WholeCalls {
   readonly class: FilterClass;
   readonly errno: 'EPERM' | 'ENOSYS';
   readonly calls: Readonly<Record<string, Numbers>>;
+  /** Where nobody traces, it harms nobody. */
+  readonly tracedOnly?: true;
 }
 
 /** System calls that are refused whatever their arguments. */
@@ -109,6 +117,13 @@ const WHOLE: readonly WholeCalls[] = [
       uselib: only(134),
     },
   },
+  {
+    // Whoever traces a process decides on what the filter leaves to a tracer: that is ours, and nobody else.
+    class: 'ptrace',
+    errno: 'EPERM',
+    calls: { ptrace: each(101, 117) },
+    tracedOnly: true,
+  },
   // Opens a file past every path, and so past what is hidden.
   { class: 'file-handle', errno: 'EPERM', calls: { open_by_handle_at: each(304, 265) } },
 ];
@@ -117,6 +132,7 @@ const SOCKET = each(41, 198);
 const IOCTL = each(16, 29);
 const CLONE = each(56, 220);
 const UNSHARE = each(272, 97);
+const SECCOMP = each(317, 277);
 /**
  * Calls that are too new for a tracer to tell of, and have an older form that everybody goes back to: fchmodat2, and from
  * this number on all.
@@ -174,7 +190,8 @@ export function seccompFilter({ arch, strict, traced }: FilterOptions): Buffer {
     load(NR),
     ...(arch === 'x64' ? [when(JGE, X32_BIT, 1), give(errno(ENOSYS))] : []),
   ];
-  for (const { errno: name, calls } of WHOLE) {
+  for (const { errno: name, calls, tracedOnly } of WHOLE) {
+    if (tracedOnly === true && !traced) continue;
     const action = traced ? TRACE : errno(name === 'EPERM' ? EPERM : ENOSYS);
     for (const numbers of Object.values(calls)) {
       const number = numbers[arch];
@@ -185,8 +202,12 @@ export function seccompFilter({ arch, strict, traced }: FilterOptions): Buffer {
     program.push(when(JEQ, numbers[arch] as number, 1), give(errno(ENOSYS)));
   }
   program.push(when(JGE, TOO_NEW, 1), give(errno(ENOSYS)));
-  for (const numbers of [CLONE, UNSHARE]) {
-    program.push(...onArgument(numbers[arch], 0, [when(JSET, CLONE_NEWUSER, 1), give(errno(EPERM))]));
+  for (const [numbers, index, bits] of [
+    [CLONE, 0, CLONE_NEWUSER | CLONE_UNTRACED],
+    [UNSHARE, 0, CLONE_NEWUSER],
+    [SECCOMP, 1, NEW_LISTENER],
+  ] as const) {
+    program.push(...onArgument(numbers[arch], index, [when(JSET, bits, 1), give(errno(EPERM))]));
   }
   program.push(
     ...onArgument(IOCTL[arch], 1, [skipWhen(JEQ, TIOCSTI, 1), when(JEQ, TIOCLINUX, 1), give(errno(EPERM))]),
@@ -237,10 +258,11 @@ export function filterClasses({ strict, traced }: Omit<FilterOptions, 'arch'>): 
   readonly told: readonly FilterClass[];
   readonly silent: readonly FilterClass[];
 } {
-  const whole = WHOLE.map((rule) => rule.class);
+  const whole = WHOLE.filter(({ tracedOnly }) => tracedOnly !== true || traced).map((rule) => rule.class);
   const byArgument: FilterClass[] = [
     'foreign-arch',
     'newer-call',
+    'untraced',
     'namespace',
     'terminal',
     'socket-family',

@@ -172,6 +172,16 @@ describe.each([
     expect(answer(numbers.clone3)).toBe(ENOSYS);
   });
 
+  it('leaves nobody but our tracer to decide on what is left to one', () => {
+    const [CLONE_UNTRACED, SIGCHLD, NEW_LISTENER] = [0x00800000n, 17n, 8n];
+    expect(answer(numbers.clone, [CLONE_UNTRACED | SIGCHLD])).toBe(EPERM);
+    expect(answer(numbers.seccomp, [1n, NEW_LISTENER])).toBe(EPERM);
+    expect(answer(numbers.seccomp, [1n, 1n])).toBe(ALLOW);
+    const ptrace = arch === 'x64' ? 101 : 117;
+    expect(answer(ptrace)).toBe(ALLOW);
+    expect(answer(ptrace, [], filter(false, true))).toBe(TRACE);
+  });
+
   it('sends programs back from calls newer than a tracer', () => {
     for (const nr of [452, 463, 470, 600, 4095]) expect(answer(nr)).toBe(ENOSYS);
     for (const nr of [449, 450, 451, 453, 462]) expect(answer(nr)).toBe(ALLOW);
@@ -214,7 +224,9 @@ describe.each([
 it('says what a filter refuses, and of what a tracer tells', () => {
   const [plain, traced] = [false, true].map((each) => filterClasses({ strict: false, traced: each }));
   expect(plain?.told).toEqual([]);
-  expect(new Set([...(traced?.told ?? []), ...(traced?.silent ?? [])])).toEqual(new Set(plain?.silent));
+  expect(new Set([...(traced?.told ?? []), ...(traced?.silent ?? [])])).toEqual(
+    new Set([...(plain?.silent ?? []), 'ptrace']),
+  );
   expect(traced?.told).toContain('io_uring');
   expect(filterClasses({ strict: true, traced: true }).silent).toContain('unix-socket');
   const calls = tracedCalls().flatMap((group) => group.calls);
