@@ -479,10 +479,14 @@ export class Tracker {
         nlink: index.nlink[id] as number,
       };
       if (kind === KIND.FILE) this.#context.totals.bytes += stat.size - (index.size[id] as number);
+      const another = kind !== KIND.DIR && (before.ino !== stat.ino || before.dev !== stat.dev);
+      // While it is still known as the inode that it was: another of its names may take the watch over.
+      if (another) this.#unwatch(id);
       index.update(id, stat);
       if (kind !== KIND.DIR) {
-        if (before.ino !== stat.ino || before.dev !== stat.dev) {
-          this.#unwatch(id);
+        if (another) {
+          if (index.inode(before.dev, before.ino).next().done === true)
+            this.#watched.delete(`${before.dev}:${before.ino}`);
           if (before.nlink > 1) this.#links.push(before);
           this.#watchFile(id);
         }
@@ -580,7 +584,10 @@ export class Tracker {
     }
     if (kind !== KIND.DIR && (index.nlink[id] as number) > 1) this.#linked(id, true);
     this.#unwatch(id);
+    const inode = this.#inodeKey(id);
     index.remove(id);
+    // Its number may soon be another's, of whom nothing is known.
+    if (kind === KIND.FILE && index.linksOf(id).next().done === true) this.#watched.delete(inode);
   }
 
   #list(id: number): void {

@@ -116,8 +116,9 @@ async function live(
   let capturer = open(where, options);
   const workloads = where.roots.map((root) => new Workload(root, where.outside, chance, holder));
   const done: string[] = [];
-  // Without watches on files, what is linked outside after it was seen can't be followed: that is the gap.
-  const [without, gaps] = options.fileWatches === 0 ? [['linkOutside'], ['late-outside-links']] : [[], []];
+  // Without watches on files, a name given outside, or by which somebody still writes, is not noticed: that is the gap.
+  const [without, gaps] =
+    options.fileWatches === 0 ? [['linkOutside', 'unlinkOpen'], ['late-outside-links']] : [[], []];
   try {
     for (let n = 0; n < steps; n++) {
       for (let several = chance.below(3); several >= 0; several--)

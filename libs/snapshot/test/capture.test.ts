@@ -345,14 +345,17 @@ if (!isRoot) {
     writeFileSync(at('d', 'b'), 'x');
     const capturer = capturing();
     expectTrue(capturer.capture());
-    for (const path of [at('a'), at('d')]) {
-      writeFileSync(at('a'), `${path}`);
-      chmodSync(path, 0);
-      writeFileSync(at('c'), path);
-      expect(capturer.capture()).toMatchObject({ kind: 'unrestorable', cause: 'unreadable' });
-      chmodSync(path, 0o755);
-      expectTrue(capturer.capture());
-    }
+    writeFileSync(at('a'), 'other');
+    chmodSync(at('a'), 0);
+    expect(capturer.capture()).toMatchObject({ kind: 'unrestorable', cause: 'unreadable', path: at('a') });
+    chmodSync(at('a'), 0o600);
+    expectTrue(capturer.capture());
+    chmodSync(at('d'), 0);
+    const next = capturing({ store: Store.open(join(base, 's2')) });
+    expect(next.capture()).toMatchObject({ kind: 'unrestorable', cause: 'unreadable', path: at('d') });
+    chmodSync(at('d'), 0o755);
+    expectTrue(next.capture());
+    expectTrue(capturer.capture());
   });
 }
 
