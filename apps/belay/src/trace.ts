@@ -164,7 +164,7 @@ async function checkAcks(traces: readonly CheckedTrace[], options: CheckOptions)
 }
 
 /** Keys that a person or a token vouches for, by origin. */
-async function logKeys(given: readonly string[], config: CliConfig): Promise<AckSources['keys']> {
+export async function logKeys(given: readonly string[], config: CliConfig): Promise<AckSources['keys']> {
   const keys = new Map<string, { readonly vkey: string; readonly from: 'given' | 'token' }>();
   const { findLogin } = await import('./credentials.js');
   const login = await findLogin(config);

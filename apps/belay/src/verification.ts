@@ -43,6 +43,8 @@ export interface TurnPart {
   readonly pre?: string;
   readonly post?: string;
   readonly changes: readonly ShownChange[];
+  /** Numbers of the envelopes, in the recorder's epoch, that the state before, the call and its answer became. */
+  readonly seqs: { readonly pre?: number; readonly call?: number; readonly result?: number };
   /** Milliseconds that judging it took. */
   readonly ms: number;
 }

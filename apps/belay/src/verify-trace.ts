@@ -36,7 +36,8 @@ import {
   tally,
   type WorldDoubt,
 } from '@belay/verdict';
-import { type ShownChange, type TurnPart, type Part, type Verification } from './verification.js';
+import type { AckReport } from './trace-acks.js';
+import type { Integrity, Part, ShownChange, TurnPart, Verification } from './verification.js';
 import type { WorldDifferences } from './verify-world.js';
 
 /** What changed in one interval of the record, for the rules of a policy to be held against. */
@@ -71,6 +72,8 @@ export interface VerifyParts {
   readonly policy: Verification['policy'];
   /** Caps that hold for the whole trace and that only the caller can know. */
   readonly caps: readonly Cause[];
+  /** What the log attested of the trace; absent where nobody asked. */
+  readonly attested: AckReport | undefined;
   readonly invariants: (interval: Interval, contents: Contents) => Promise<readonly Judgement[]>;
   readonly show: (changes: readonly Change[], contents: Contents) => readonly ShownChange[];
   /** Only this turn, counted from 1; the ones before it are played all the same, unless it is `isolated`. */
@@ -422,10 +425,7 @@ class Verifier {
       epoch: open?.epoch ?? '',
       sink: open?.sink ?? '',
       server: this.#parts.server?.argv ?? command?.started ?? command?.argv ?? [],
-      integrity: {
-        kind: this.#isBroken() ? 'broken' : 'local-only',
-        problems: this.#report.problems.map(({ code, message }) => `${code}: ${message}`),
-      },
+      integrity: this.#integrity(),
       policy,
       mode: this.#parts.isolated ? 'isolated' : 'session',
       caps,
@@ -435,7 +435,27 @@ class Verifier {
     };
   }
 
+  #integrity(): Integrity {
+    const { attested } = this.#parts;
+    const findings = attested?.findings.map(
+      ({ code, message, seqs }) => `${code}: ${message}${seqs === undefined ? '' : ` (${seqs})`}`,
+    );
+    return {
+      kind: this.#isBroken()
+        ? 'broken'
+        : attested !== undefined && attested.attested > 0
+          ? 'attested'
+          : 'local-only',
+      ...(attested === undefined ? {} : { attested: { count: attested.attested, of: attested.lines } }),
+      problems: [
+        ...this.#report.problems.map(({ code, message }) => `${code}: ${message}`),
+        ...(findings ?? []),
+      ],
+    };
+  }
+
   #isBroken(): boolean {
+    if (this.#parts.attested?.findings.some(({ bad }) => bad)) return true;
     return this.#report.problems.some(({ code }) => code !== 'missing_close' && code !== 'torn_tail');
   }
 
@@ -494,6 +514,7 @@ class Verifier {
       ...(digestOf(pre) === undefined ? {} : { pre: digestOf(pre) as string }),
       ...(digestOf(post) === undefined ? {} : { post: digestOf(post) as string }),
       changes: contents === undefined ? [] : this.#parts.show(turn.delta ?? [], contents),
+      seqs: seqsOf(turn),
       ms: seen.reduce((sum, { ms }) => sum + ms, 0),
     };
   }
@@ -590,6 +611,15 @@ const answerOf = (
   response: { readonly ok: boolean; readonly result: unknown; readonly error: unknown } | undefined,
 ): unknown =>
   response === undefined ? undefined : response.ok ? { result: response.result } : { error: response.error };
+
+function seqsOf({ pre, call, recorded }: Turn): TurnPart['seqs'] {
+  const [before, result] = [pre?.seqs?.[0], recorded?.seq];
+  return {
+    ...(before === undefined ? {} : { pre: before }),
+    ...(call.seq === undefined ? {} : { call: call.seq }),
+    ...(result === undefined ? {} : { result }),
+  };
+}
 
 const writesOf = (changes: readonly Change[]): SessionEvent[] =>
   changes.map(({ path }) => ({ kind: 'write', path }));

@@ -10,17 +10,20 @@ import type { Cause } from '@belay/verdict';
 import { type Command, InvalidArgumentError } from 'commander';
 import { type CliConfig, readConfig } from './config.js';
 import { badInput, EXIT, usage } from './exit.js';
-import { seconds } from './option-values.js';
+import { type LoginOptions, loginOptions, seconds, sinkName, withLogin } from './option-values.js';
 import { print, styleFor } from './output.js';
 import { DigestCache, digestsPath, identify } from './provenance.js';
 import { resolveProgram } from './server-process.js';
+import { logKeys } from './trace.js';
+import type { AckReport } from './trace-acks.js';
+import { checkFile } from './trace-report.js';
 import { shownChanges } from './shown-changes.js';
 import type { Verification } from './verification.js';
 import { judgeInvariants } from './verify-invariants.js';
 import { verifyTrace } from './verify-trace.js';
 import { compareWorld, replayEnvironment } from './verify-world.js';
 
-export interface VerifyOptions {
+export interface VerifyOptions extends LoginOptions {
   readonly turn?: number;
   readonly isolated?: boolean;
   readonly policy?: string;
@@ -32,6 +35,9 @@ export interface VerifyOptions {
   readonly server?: readonly string[];
   readonly snapshots?: string;
   readonly state?: string;
+  readonly acks?: boolean;
+  readonly attest?: boolean;
+  readonly sink: string;
   readonly json?: boolean;
   readonly allowUnverified?: boolean;
 }
@@ -63,7 +69,7 @@ export async function verifyFile(
   if (!existsSync(path)) throw badInput('no_trace', `${path} is not there`);
   const { open, state } = await beginningOf(path);
   if (open === undefined) throw badInput('not_a_trace', `${path} is no trace: it has no beginning`);
-  const home = options.state ?? config.state;
+  const home = resolve(options.state ?? config.state);
   const snapshots = options.snapshots ?? state?.store ?? join(home, 'snapshots');
   const store = state !== undefined && existsSync(snapshots) ? Store.open(snapshots) : undefined;
   const { command, upstream } = open;
@@ -81,6 +87,8 @@ export async function verifyFile(
   const server = upstream === undefined ? serverOf(command, options.server, env) : undefined;
   const digests = new DigestCache(digestsPath(home));
   try {
+    const attested =
+      options.acks === true || options.attest === true ? await acksOf(path, home, config) : undefined;
     return await verifyTrace({
       trace: path,
       store,
@@ -102,6 +110,7 @@ export async function verifyFile(
       },
       policy: { digest: policy.digest, ...(options.policy === undefined ? {} : { file: options.policy }) },
       caps,
+      attested,
       invariants: (interval, contents) => judgeInvariants(policy, interval, contents),
       show: shownChanges,
       turn: options.turn,
@@ -116,6 +125,11 @@ export async function verifyFile(
   } finally {
     store?.close();
   }
+}
+
+async function acksOf(path: string, state: string, config: CliConfig): Promise<AckReport> {
+  const { compareWithAcks } = await import('./trace-acks.js');
+  return compareWithAcks(await checkFile(path), { state, keys: await logKeys([], config) });
 }
 
 /** The operator's rules: a file's, with the built-in ones or without. */
@@ -147,6 +161,9 @@ function serverOf(
   return { argv: [program, ...args] as [string, ...string[]], program, cwd, env };
 }
 
+/** How long verdicts may take to be acknowledged, milliseconds. */
+const PATIENCE = 10_000;
+
 const EXIT_OF = { PASS: EXIT.good, WARN: EXIT.good, UNVERIFIED: EXIT.undecided, FAIL: EXIT.bad } as const;
 
 /** FAIL before UNVERIFIED, whatever the order of the traces. */
@@ -157,7 +174,7 @@ export function exitOf(found: readonly Verification[], allowUnverified = false):
 }
 
 async function runVerify(traces: readonly string[], options: VerifyOptions): Promise<void> {
-  const config = readConfig();
+  const config = withLogin(readConfig(), options);
   if (options.turn !== undefined && traces.length > 1) throw usage('--turn is of one trace');
   if (options.isolated && options.turn === undefined) throw usage('--isolated is of one turn: --turn N');
   const stop = new AbortController();
@@ -167,6 +184,7 @@ async function runVerify(traces: readonly string[], options: VerifyOptions): Pro
     found.push(await verifyFile(path, options, config, stop.signal, () => undefined));
     if (stop.signal.aborted) break;
   }
+  if (options.attest === true && !stop.signal.aborted) await attestAll(found, options, config);
   const { showVerification } = await import('./report-table.js');
   await print(options.json, found.length === 1 ? found[0] : found, () =>
     found.map((each) => showVerification(each, styleFor(config))).join('\n'),
@@ -174,9 +192,28 @@ async function runVerify(traces: readonly string[], options: VerifyOptions): Pro
   process.exitCode = stop.signal.aborted ? 130 : exitOf(found, options.allowUnverified);
 }
 
+/** Tells the log, and says on standard error what it was told. */
+async function attestAll(
+  found: readonly Verification[],
+  options: VerifyOptions,
+  config: CliConfig,
+): Promise<void> {
+  const { attestVerdicts } = await import('./verify-attest.js');
+  const state = options.state ?? config.state;
+  for (const each of found) {
+    const { open } = await beginningOf(each.trace);
+    const { verdicts, waiting } = await attestVerdicts(
+      each,
+      { state, sink: options.sink, log: open?.log, patience: PATIENCE },
+      config,
+    );
+    const rest = waiting ? '; they wait in the spool, `belay forward` sends them' : '';
+    process.stderr.write(`belay: ${verdicts} verdicts said to the log${rest}\n`);
+  }
+}
+
 export function register(program: Command): void {
-  program
-    .command('verify')
+  loginOptions(program.command('verify'))
     .description('judge traces by running them again against restored state')
     .argument('<trace...>', 'traces, as `belay proxy` writes them')
     .option('--turn <n>', 'only this call, counted from 1', count)
@@ -186,6 +223,9 @@ export function register(program: Command): void {
     .option('--replays <n>', 'sessions that are played at most; two are needed for a FAIL', count, 2)
     .option('--timeout <seconds>', 'how much longer a call may take than it took', seconds, 10)
     .option('--server <command...>', 'command line of the server, in place of the recorded one')
+    .option('--acks', 'hold the trace against what the log signed for')
+    .option('--attest', 'send the verdicts to the log, with the token of a verifier; implies --acks')
+    .option('--sink <name>', 'with --attest: name of the sink', sinkName, 'verifier')
     .option('--snapshots <dir>', 'where the states are (what the trace says, then STATE/snapshots)')
     .option('--state <dir>', 'state directory (BELAY_STATE)')
     .option('--allow-unverified', 'exit with 0 also where something could not be decided')
