@@ -191,6 +191,9 @@ const MAX_PENDING = 1_000;
 /** Most conflicts that are listed; how many more there are is counted. */
 export const MAX_CONFLICTS = 100;
 
+/** Greatest number of a line. One past it is still a safe integer. */
+const MAX_SEQ = Number.MAX_SAFE_INTEGER - 1;
+
 const STATING: ReadonlySet<string> = new Set(['heartbeat', 'session.close', 'epoch.close']);
 const keyOf = ({ level, index }: Place): string => `${level}.${index}`;
 const leavesOf = ({ level, index }: Place): Span => ({
@@ -343,7 +346,9 @@ export class EpochCoverage {
         ? undefined
         : { by: 'close', seq: closed.seq, index: closed.index, compared: this.#matched >= closed.seq - 1 };
     let next = Math.max(this.#received.end, 1);
-    const { size, root } = account ?? {};
+    const { root } = account ?? {};
+    // No line has a greater number, whatever the next epoch says.
+    const size = account?.size === undefined ? undefined : Math.min(account.size, MAX_SEQ);
     if (account !== undefined && size !== undefined && (account.signed || this.#signed.size === 0)) {
       const least = Math.max(this.#spoke, close?.seq ?? 0);
       const span = { from: this.#matched + 1, to: Math.max(size, this.#matched) + 1 };

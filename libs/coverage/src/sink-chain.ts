@@ -70,6 +70,8 @@ export class SinkChain {
   readonly sink: string;
   #through: number;
   readonly #links: Map<string, Link>;
+  /** Identifiers of the epochs that name one as theirs before. */
+  readonly #next = new Map<string, string[]>();
 
   constructor(of: { readonly log: string; readonly sink: string } | ChainState) {
     this.log = of.log;
@@ -77,6 +79,7 @@ export class SinkChain {
     if ('v' in of && of.v !== 1) throw new CoverageError('state', 'not version 1 of a stored chain');
     this.#through = 'v' in of ? of.through : -1;
     this.#links = new Map('v' in of ? of.links.map((link) => [link.epoch, link]) : []);
+    for (const link of this.#links.values()) this.#name(link);
   }
 
   /** Takes in the next entry of this sink, of whichever epoch. One at or before the last does nothing. */
@@ -93,7 +96,7 @@ export class SinkChain {
       if (!link.spoke) this.#links.set(epoch, { ...link, spoke: true });
       return;
     }
-    this.#links.set(epoch, {
+    const opened: Link = {
       ...link,
       opened: line.index,
       signed: line.signed !== undefined,
@@ -101,13 +104,15 @@ export class SinkChain {
       previous: attrs?.['prev_epoch'] as string | undefined,
       size: attrs?.['prev_size'] as number | undefined,
       root: attrs?.['prev_root'] as string | undefined,
-    });
+    };
+    this.#links.set(epoch, opened);
+    this.#name(opened);
   }
 
   /** What a later epoch says of this one: the first in the log that names it, a signed one before others. */
   account(epoch: string): Account | undefined {
-    const naming = [...this.#links.values()]
-      .filter(({ previous, opened }) => previous === epoch && opened !== undefined)
+    const naming = (this.#next.get(epoch) ?? [])
+      .map((next) => this.#links.get(next) as Link)
       .sort((a, b) => Number(b.signed) - Number(a.signed) || (a.opened as number) - (b.opened as number));
     const link = naming.find(({ size }) => size !== undefined) ?? naming[0];
     return (
@@ -123,10 +128,6 @@ export class SinkChain {
 
   findings(): ChainFindings {
     const links = [...this.#links.values()].sort((a, b) => a.first - b.first);
-    const named = new Map<string, Link[]>();
-    for (const link of links) {
-      if (link.previous !== undefined) named.set(link.previous, [...(named.get(link.previous) ?? []), link]);
-    }
     const opened = links.filter((link) => link.opened !== undefined);
     const beginnings = opened.filter(({ previous }) => previous === undefined);
     const lost: LostEpochs[] = [];
@@ -153,14 +154,16 @@ export class SinkChain {
       });
     }
     const branches: Branch[] = [];
-    for (const [previous, next] of named) {
+    for (const [previous, next] of this.#next) {
+      if (next.length < 2) continue;
       // One that only opened was killed in doing so, before the sink had moved its counter.
-      const spoken = next.filter(({ spoke }) => spoke);
+      const spoken = links.filter(({ epoch, spoke }) => spoke && next.includes(epoch));
       const last = spoken.at(-1);
       if (spoken.length > 1 && last !== undefined) {
         branches.push({ previous, epochs: spoken.map(({ epoch }) => epoch), index: last.first });
       }
     }
+    branches.sort((a, b) => a.index - b.index);
     return {
       epochs: links.map(({ epoch }) => epoch),
       lost,
@@ -179,5 +182,12 @@ export class SinkChain {
       through: this.#through,
       links: [...this.#links.values()],
     };
+  }
+
+  #name({ epoch, previous, opened }: Link): void {
+    if (previous === undefined || opened === undefined) return;
+    const next = this.#next.get(previous);
+    if (next === undefined) this.#next.set(previous, [epoch]);
+    else next.push(epoch);
   }
 }

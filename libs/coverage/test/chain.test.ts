@@ -64,6 +64,22 @@ test('every epoch that was lost whole between others is a hole with its counter,
   expect(holes).toBeGreaterThan(20);
 });
 
+test('goes on from its stored state as if it had never stopped, whatever the sinks say', () => {
+  fc.assert(
+    fc.property(worlds(false), (script) => {
+      const world = worldOf(script);
+      for (const [sink, resumed] of chainsOf(world)) {
+        const whole = new SinkChain({ log: ORIGIN, sink });
+        for (const { entry } of world.arrivals) if (entry.envelope.sink === sink) whole.apply(entry);
+        expect(resumed.findings()).toEqual(whole.findings());
+        expect(JSON.stringify(resumed.state())).toBe(JSON.stringify(whole.state()));
+        for (const { epoch } of world.epochs) expect(resumed.account(epoch)).toEqual(whole.account(epoch));
+      }
+    }),
+    { numRuns: 150 },
+  );
+});
+
 test('a copied state is a branch, an opening that was killed is not', () => {
   const log = new SessionLog();
   const sink = log.sink('proxy');

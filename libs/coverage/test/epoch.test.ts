@@ -2,6 +2,7 @@ import {
   type Account,
   EpochCoverage,
   type EpochState,
+  type EpochStatement,
   type SentEntry,
   SinkChain,
   epochStatement,
@@ -10,7 +11,7 @@ import {
   readPolicy,
   timingOf,
 } from '@belay/coverage';
-import { CompactRange, leafHash } from '@belay/merkle';
+import { CompactRange, decompose, leafHash } from '@belay/merkle';
 import { SessionLog } from '@belay/testkit';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
@@ -268,6 +269,37 @@ describe('an epoch', () => {
       conflicts: [],
       unbound: [{ from: 1, to: 5 }],
       ending: { by: 'close', compared: true },
+    });
+  });
+
+  test('takes the greatest numbers that a line can have', () => {
+    const log = new SessionLog();
+    const sink = log.sink('proxy');
+    const max = Number.MAX_SAFE_INTEGER - 1;
+    sink.open();
+    const root = Buffer.alloc(32, 7).toString('base64');
+    const hashes = decompose(0n, BigInt(max - 2)).map(() => root);
+    for (const [seq, kind, attrs] of [
+      [max, 'heartbeat', { size: max - 1, root, dropped: 0, filtered: 0 }],
+      [max - 1, 'gap', { first: 1, last: max - 2, reason: 'lost', hashes }],
+      [max - 2, 'x.note', {}],
+    ] as const) {
+      log.append(sink.line(kind, { attrs }, seq), sink.by);
+    }
+    const before = sink.epoch;
+    sink.epoch = log.ulid();
+    const attrs = { counter: 1, prev_epoch: before, prev_size: Number.MAX_SAFE_INTEGER, prev_root: root };
+    log.append(sink.line('epoch.open', { attrs }, 1), sink.by);
+    const [statement] = log.statements('none').epochs as [EpochStatement];
+    expect(parseStatement(formatStatement(statement))).toMatchObject({
+      status: 'conflict',
+      next: max + 1,
+      missing: [{ from: 2, to: max - 2 }],
+      unbound: [
+        { from: 1, to: 2 },
+        { from: max - 2, to: max - 1 },
+      ],
+      conflicts: [{ kind: 'root' }, { kind: 'successor', to: max + 1 }],
     });
   });
 });
