@@ -12,7 +12,7 @@ import { tendShared } from './shared-epoch.js';
 import { type Batch, Spool } from './spool.js';
 import { pendingSpools, rememberLog } from './spools.js';
 import { SPOOL_LIMITS, type SpoolLimits } from './spool-room.js';
-import { logDir, makeDir, writeJson } from './state.js';
+import { logDir, makeDir, replaceJson, writeJson } from './state.js';
 
 const BATCH = { lines: 500, bytes: 512 * 1024 };
 /** Lines that come within this time of each other travel together. Milliseconds. */
@@ -152,7 +152,7 @@ export class Forwarder {
     } catch (error) {
       if (!(error instanceof ClientError)) throw error;
       if (error.action !== 'retry') {
-        this.#keepError(error);
+        await this.#keepError(error);
         if (error.action === 'accuse') this.#keepEvidence(error);
         this.#stopped = error;
         this.#options.onEvent?.({ type: 'stopped', error });
@@ -217,7 +217,7 @@ export class Forwarder {
       key: await this.#keyOf(sink),
       head: before,
     });
-    this.#heads.advance(before, ack.head);
+    await this.#heads.advance(before, ack.head);
     spool.settle(batch, ack);
     this.#forgetError();
     if (this.#lines < BATCH.lines) this.#lines = Math.min(BATCH.lines, this.#lines * 2);
@@ -254,7 +254,7 @@ export class Forwarder {
       this.#lines = Math.ceil(batch.lines.length / 2);
       return true;
     }
-    this.#keepError(error);
+    await this.#keepError(error);
     if (error.action === 'retry') {
       const ceiling = Math.min(LAST_RETRY, FIRST_RETRY * 2 ** Math.min(attempt, 20));
       const random = this.#options.random ?? Math.random;
@@ -272,11 +272,11 @@ export class Forwarder {
   }
 
   /** For `belay status`: what last kept lines from being sent. Goes with the next acknowledgement. */
-  #keepError({ code, message }: ClientError): void {
+  async #keepError({ code, message }: ClientError): Promise<void> {
     this.#troubled = true;
     try {
       const time = new Date().toISOString();
-      writeJson(this.#errorPath, { time, code, message });
+      await replaceJson(this.#errorPath, { time, code, message }, () => true);
     } catch {
       // It is told to the owner as well.
     }

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import type { SignedHead } from './ack.js';
-import { logDir, makeDir, readJson, writeJson } from './state.js';
+import { logDir, makeDir, readJson, replaceJson } from './state.js';
 
 /** The file of a log's last verified head. */
 interface StoredHead extends SignedHead {
@@ -35,11 +35,17 @@ export class HeadStore {
     return { size, root, signature };
   }
 
-  /** Moves from `before` to `head`; does nothing when another process moved it meanwhile, or it did not grow. */
-  advance(before: SignedHead | undefined, head: SignedHead): void {
+  /**
+   * Moves from `before` to `head`; does nothing when another process moved it meanwhile, or it did not grow. Durable when
+   * it resolves; the disk is waited for by nobody else.
+   */
+  async advance(before: SignedHead | undefined, head: SignedHead): Promise<void> {
     if (before !== undefined && head.size <= before.size) return;
-    const stored = this.read();
-    if (stored?.size !== before?.size || stored?.root !== before?.root) return;
-    writeJson(this.#path, { v: 1, log: this.#origin, ...head } satisfies StoredHead);
+    const unmoved = (): boolean => {
+      const stored = this.read();
+      return stored?.size === before?.size && stored?.root === before?.root;
+    };
+    if (!unmoved()) return;
+    await replaceJson(this.#path, { v: 1, log: this.#origin, ...head } satisfies StoredHead, unmoved);
   }
 }

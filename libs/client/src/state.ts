@@ -10,6 +10,7 @@ import {
   unlinkSync,
   writeSync,
 } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 
 /**
@@ -67,6 +68,29 @@ export function writeJson(path: string, value: unknown): void {
       // It was renamed, or the directory is gone.
     }
     throw error;
+  }
+}
+
+/**
+ * The same for a process that must not wait for the disk. Replaces the file only if `still` says so when all but that is
+ * done: nothing else of this process comes in between.
+ */
+export async function replaceJson(path: string, value: unknown, still: () => boolean): Promise<void> {
+  const fresh = `${path}.${process.pid}.${randomBytes(4).toString('hex')}.new`;
+  const file = await open(fresh, 'wx', 0o600);
+  let replaced = false;
+  try {
+    await file.writeFile(`${JSON.stringify(value)}\n`);
+    await file.sync();
+    await file.close();
+    if (still()) {
+      renameSync(fresh, path);
+      replaced = true;
+    }
+  } finally {
+    // Closing what is closed is no error.
+    await file.close();
+    if (!replaced) unlinkSync(fresh);
   }
 }
 

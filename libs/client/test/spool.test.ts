@@ -392,19 +392,23 @@ describe('sending', () => {
   });
 });
 
-test('heads move along verified links only', () => {
+test('heads move along verified links only', async () => {
   const heads = new HeadStore(state, collector.origin);
   const head = (size: number, root = 'r'): { size: number; root: string; signature: string } => ({
     size,
     root,
     signature: 's',
   });
-  heads.advance(undefined, head(5));
-  heads.advance(undefined, head(9));
+  await heads.advance(undefined, head(5));
+  await heads.advance(undefined, head(9));
   expect(heads.read()).toEqual(head(5));
-  heads.advance(head(5), head(7));
-  heads.advance(head(5), head(8));
-  heads.advance(head(7), head(6));
+  await heads.advance(head(5), head(7));
+  await heads.advance(head(5), head(8));
+  await heads.advance(head(7), head(6));
   expect(heads.read()).toEqual(head(7));
+  // Two that were proved to have grown from one head: one of them stays.
+  await Promise.all([heads.advance(head(7), head(10)), heads.advance(head(7), head(11, 's'))]);
+  expect([head(10), head(11, 's')]).toContainEqual(heads.read());
+  expect(readdirSync(logDir(state, collector.origin)).filter((name) => name.endsWith('.new'))).toEqual([]);
   expect(existsSync(join(logDir(state, collector.origin), 'head.json'))).toBe(true);
 });
