@@ -12,9 +12,15 @@ const { status } = spawnSync(
     'libs/log',
     'libs/coverage',
     'libs/db/test/log-store.test.ts',
+    'libs/snapshot/test/capture-oracle.test.ts',
+    'libs/snapshot/test/store.test.ts',
     '--testTimeout',
     '1800000',
   ],
-  { cwd: root, stdio: 'inherit', env: { BELAY_KILLS: '20', BELAY_RUNS: '2000', ...process.env } },
+  {
+    cwd: root,
+    stdio: 'inherit',
+    env: { BELAY_KILLS: '20', BELAY_RUNS: '2000', BELAY_STEPS: '5000', ...process.env },
+  },
 );
 process.exit(status ?? 70);
