@@ -56,6 +56,10 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     description: 'prove the boundary that MCP servers run in',
     load: () => import('./sandbox.js'),
   },
+  snapshot: {
+    description: 'states of the workspace: list, compare, restore, check, tidy up',
+    load: () => import('./snapshot.js'),
+  },
   status: {
     description: 'what is spooled, acknowledged, refused, dropped',
     load: () => import('./status.js'),

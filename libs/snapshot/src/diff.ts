@@ -1,8 +1,11 @@
 /** What is different between two trees, path by path. */
 
-import { byBytes } from './beneath.js';
+import { Beneath, byBytes, splitPath } from './beneath.js';
+import { IgnoreRules, joinPath as absolutePath } from './ignore.js';
 import type { Entry } from './manifest.js';
+import { loadNative } from './native.js';
 import type { Store } from './store.js';
+import { walk } from './walk.js';
 
 /** In what two entries of one path differ. */
 export type Field =
@@ -112,6 +115,35 @@ export function diffStates(store: Store, before: string, after: string): StateDi
       each.after ?? each.before ?? 0,
     ),
   }));
+}
+
+/**
+ * Compares a state with what is there now of its roots, which is only read. A root that is not there, or is no
+ * directory, is deleted as a whole. Throws WalkError where there is what no state can have.
+ */
+export function diffWithDisk(store: Store, digest: string): StateDifference[] {
+  const manifest = store.manifest(digest);
+  const rules = new IgnoreRules(manifest.state.ignored);
+  return manifest.state.roots.map(({ path: root }, i) => {
+    const entries = [...manifest.entries(i)];
+    let beneath: Beneath;
+    try {
+      beneath = new Beneath(root, loadNative());
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code !== 'ENOENT' && code !== 'ENOTDIR') throw error;
+      return { root, in: 'before', differences: diff(entries, [], i) };
+    }
+    try {
+      const ignored = (path: Buffer): boolean => {
+        const { parent, name } = splitPath(path);
+        return rules.ignores(name, () => absolutePath(root, parent));
+      };
+      return { root, in: 'both', differences: diff(entries, walk(beneath, { ignored }).entries, i) };
+    } finally {
+      beneath.close();
+    }
+  });
 }
 
 /** A path, and what is there in the later state; undefined: nothing. */

@@ -30,6 +30,7 @@ export {
   type Difference,
   difference,
   diffStates,
+  diffWithDisk,
   type Field,
   type StateDifference,
 } from './diff.js';
@@ -44,3 +45,5 @@ export {
 } from './restore.js';
 export { isScratch, Scratch, SCRATCH_MARK, type ScratchOptions, type ScratchRoot } from './scratch.js';
 export { gc, GcError, type GcErrorCode, type GcOptions, type GcProgress, type GcReport } from './gc.js';
+export { checkStates, type CheckedState } from './check.js';
+export { WalkError, type WalkErrorCode } from './walk.js';

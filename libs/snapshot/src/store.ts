@@ -457,6 +457,12 @@ export class Store {
     }
   }
 
+  /** What a state's digest is taken of, without its entries. Throws `unknown-state`, `malformed`. */
+  stateOf(digest: string): State {
+    const { type, body } = this.recordOf(digest);
+    return decodeState(stateHead(type, body).state);
+  }
+
   /** A state's record as it was kept. Throws `unknown-state`. */
   recordOf(digest: string): { readonly type: number; readonly body: Buffer } {
     const place = this.#states.get(digest);
