@@ -204,7 +204,7 @@ function lookOf(folder: string): string {
       ].join(' '),
     );
     if (type !== 0o040000) return;
-    for (const name of readdirSync(path, { encoding: 'buffer' }).sort(Buffer.compare)) {
+    for (const name of readdirSync(path, { encoding: 'buffer' }).sort((a, b) => a.compare(b))) {
       const slash = Buffer.from('/');
       visit(Buffer.concat([path, slash, name]), Buffer.concat([relative, slash, name]));
     }

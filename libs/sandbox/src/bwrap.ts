@@ -4,7 +4,7 @@ import { lstatSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Place } from './denials.js';
 import { entriesOf, look, type Seen, within } from './hidden.js';
-import { MAX_ENTRIES, mountArguments } from './mounts.js';
+import { closeFolders, MAX_ENTRIES, mountArguments } from './mounts.js';
 import type { SandboxPolicy } from './policy.js';
 import { hostSockets } from './unix-sockets.js';
 
@@ -93,16 +93,18 @@ export function bwrapCommand(plan: BwrapPlan): BwrapView {
   const sockets = hostSockets().filter((path) =>
     isSeen(path, [...own, ...plan.hidden.map((each) => each.path)]),
   );
-  const hidden = [
-    ...plan.hidden.filter(({ path }) => isThere(path, own, plan.policy, shown)),
-    ...sockets.map((path) => ({ path, folder: false })),
-  ];
+  const secrets = plan.hidden.filter(({ path }) => isThere(path, own, plan.policy, shown));
+  const hidden = [...secrets, ...sockets.map((path) => ({ path, folder: false }))];
   const mounts = mountArguments({
     roots: policy.roots,
     binds: policy.binds,
     hidden,
     fresh,
     empty,
+    // What is shown is mounted on its own, as it is.
+    closed: closeFolders(secrets, policy).closed.filter(
+      (folder) => ![...own, ...shown.map(({ path }) => path)].some((other) => within(folder, other)),
+    ),
     growing,
     shown,
     lent: plan.ports === undefined ? [] : [{ from: plan.ports, to: PORTS_FOLDER }],

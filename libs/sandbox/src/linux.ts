@@ -1,6 +1,6 @@
 /** Boundaries on Linux: bubblewrap or Landlock to enforce them, strace to tell what they refused. */
 
-import { closeSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
+import { accessSync, closeSync, constants, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { bwrapCommand, PORTS_FOLDER } from './bwrap.js';
 import { type CanaryOutcome, type CanaryRun, tryBoundary } from './canary.js';
@@ -11,6 +11,7 @@ import { SandboxError } from './error.js';
 import { hiddenPaths, look, type Seen, within } from './hidden.js';
 import { LANDLOCK_SCRIPT, landlockAbi, landlockHoles, landlockPlan } from './landlock.js';
 import { LimitPlan } from './limits.js';
+import { closeFolders } from './mounts.js';
 import { PortForwarder, PORTS_SCRIPT } from './ports.js';
 import { withoutLaterMounts } from './propagation.js';
 import { processesInside, processTree } from './processes.js';
@@ -105,10 +106,13 @@ async function bubblewrap(
       : [];
   const networked = network.mode === 'allow';
   const before = withoutLaterMounts(findTool('unshare', host.path), root);
+  const replaceable = closeFolders(hidden, policy).open.filter(isReadable);
   return {
     name: 'bwrap',
     holes: [
+      'fifo',
       ...(before === undefined ? (['late-mount'] as const) : []),
+      ...(replaceable.length > 0 ? (['late-secret'] as const) : []),
       ...(profile === 'strict' && filtered ? [] : (['late-unix-socket'] as const)),
       ...(networked ? (['network', 'udp', 'abstract-socket'] as const) : []),
       ...(filtered ? [] : (['filter'] as const)),
@@ -133,6 +137,16 @@ async function bubblewrap(
     inside: (pid) => processesInside(pid).slice(through.length === 0 ? 0 : 1),
     dispose: () => forwarder?.close(),
   };
+}
+
+/** What this user can't read now, a new one in its place would not be for this user either. */
+function isReadable(path: string): boolean {
+  try {
+    accessSync(path, constants.R_OK);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function landlock({ policy, host }: Preparation, { hidden, filtered }: Parts): Enforcer {

@@ -16,6 +16,8 @@ export interface MountWishes {
   readonly fresh: readonly string[];
   /** Folders that are empty and can't be written. */
   readonly empty: readonly string[];
+  /** Folders that are rebuilt from what is in them now, for the sake of what is hidden there. */
+  readonly closed: readonly string[];
   /** Folders in which new things may be made, kept in memory; what is there already is seen and can't be written. */
   readonly growing: readonly string[];
   /** Seen as they are though they lie in one of these. */
@@ -43,13 +45,14 @@ interface Mount {
  * Throws SandboxError NOT_SUPPORTED where a folder would have to be rebuilt that has too many entries.
  */
 export function mountArguments(wishes: MountWishes): string[] {
-  const { roots, binds, hidden, fresh, empty, growing, shown, lent } = wishes;
+  const { roots, binds, hidden, fresh, empty, closed, growing, shown, lent } = wishes;
   const mounts: Mount[] = [];
   const sealed = new Set<string>();
   const covered = [...fresh, ...empty, ...growing];
 
   // A path that does not exist here gets its place in a folder rebuilt from its entries, the nearest one that exists.
-  const rebuilt = new Set<string>();
+  const rebuilt = new Set<string>(closed);
+  const masked = new Set(hidden.filter(({ folder }) => !folder).map(({ path }) => path));
   for (const { to } of binds) {
     if (look(to) !== undefined || covered.some((folder) => within(to, folder))) continue;
     rebuilt.add(nearest(to));
@@ -62,10 +65,13 @@ export function mountArguments(wishes: MountWishes): string[] {
         `${folder} has ${entries.length} entries: too many to make a place in it that this machine does not have`,
       );
     }
-    if (folder !== '/') mounts.push({ to: folder, rank: 0, args: ['--tmpfs', folder] });
+    if (folder !== '/')
+      mounts.push({ to: folder, rank: 0, args: [...permissionsOf(folder), '--tmpfs', folder] });
     for (const name of entries) {
       const entry = join(folder, name);
-      if (!rebuilt.has(entry) && !covered.includes(entry)) mounts.push(...entryOf(entry));
+      // A mask on top of the file itself would go with it.
+      if (!rebuilt.has(entry) && !covered.includes(entry) && !masked.has(entry))
+        mounts.push(...entryOf(entry));
     }
     if (rebuilt.has(folder)) sealed.add(folder);
   }
@@ -96,6 +102,46 @@ export function mountArguments(wishes: MountWishes): string[] {
     // At the end: places for deeper mounts have been made in them by then.
     ...[...sealed].sort().flatMap((folder) => ['--remount-ro', folder]),
   ];
+}
+
+/** Those of the folder that is rebuilt: programs look at them. */
+function permissionsOf(folder: string): string[] {
+  try {
+    return ['--perms', (lstatSync(folder).mode & 0o777).toString(8).padStart(4, '0')];
+  } catch {
+    return [];
+  }
+}
+
+/** A folder with more in it is not rebuilt for the sake of a file: a server would wait too long for its start. */
+const MAX_CLOSED = 128;
+/** Nor is this one, which everything reads and which has something of every program in it. */
+const SYSTEM = '/etc';
+
+/**
+ * What is mounted on a file to hide it goes when the file is replaced, as whoever stores a new token does: then the new
+ * one is seen. In a folder that was rebuilt from its entries nothing is replaced, and nothing new appears. So those are
+ * rebuilt that hidden files are in; `open` are the files for which it can't be done.
+ */
+export function closeFolders(
+  hidden: readonly Seen[],
+  { roots, binds }: Pick<MountWishes, 'roots' | 'binds'>,
+): { readonly closed: string[]; readonly open: string[] } {
+  const closed = new Set<string>();
+  const open: string[] = [];
+  const written = [...roots, ...binds.map(({ to }) => to)];
+  for (const { path, folder } of hidden) {
+    if (folder || hidden.some((other) => other.folder && within(path, other.path))) continue;
+    const parent = dirname(path);
+    const keeps =
+      parent === '/' ||
+      within(parent, SYSTEM) ||
+      written.some((root) => within(parent, root)) ||
+      (!closed.has(parent) && entriesOf(parent).length > MAX_CLOSED);
+    if (keeps) open.push(path);
+    else closed.add(parent);
+  }
+  return { closed: [...closed], open };
 }
 
 /** An entry of a rebuilt folder: a link as a link, everything else as it is. */

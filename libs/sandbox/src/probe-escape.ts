@@ -709,6 +709,14 @@ export const ESCAPE_ATTEMPTS: Readonly<Record<EscapeId, Attempt>> = {
     }
     throw refusal as Error;
   },
+  'named-pipe': ({ plan, id }) => {
+    const path = plan.sockets[id];
+    if (path === undefined) throw new AbsentError('none could be made');
+    return withFd(path, O_WRONLY | O_NONBLOCK, (fd) => {
+      writeSync(fd, id);
+      return 'written';
+    });
+  },
   'sysv-shm': ({ plan, native }) => {
     if (plan.shmKey === undefined) throw new AbsentError('no segment could be made');
     native.call('shmget', plan.shmKey, 0, 0);
@@ -818,6 +826,7 @@ export const ESCAPE_ATTEMPTS: Readonly<Record<EscapeId, Attempt>> = {
       closeSync(fd);
     }
   },
+  'hidden-replaced': ({ plan }) => stolen(plan.hiddenReplaced),
   'hidden-write': (inside) => {
     writeFileSync(join(inside.plan.outside, inside.id, 'new'), 'x');
     return 'created';
@@ -891,7 +900,14 @@ export const ESCAPE_ATTEMPTS: Readonly<Record<EscapeId, Attempt>> = {
     }
     throw refusal as Error;
   },
-  terminal: () => opens('/dev/tty', constants.O_RDWR | O_NOCTTY),
+  terminal: ({ plan, id }) => {
+    if (plan.terminal === undefined) throw new AbsentError('no terminal could be made');
+    return withFd(plan.terminal, O_WRONLY | O_NOCTTY, (fd) => {
+      writeSync(fd, id);
+      return 'written';
+    });
+  },
+  'controlling-terminal': () => opens('/dev/tty', constants.O_RDWR | O_NOCTTY),
 
   'io-uring': ({ native }) => {
     closeSync(native.call('io_uring_setup', 1, Buffer.alloc(120)));

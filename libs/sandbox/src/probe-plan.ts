@@ -37,6 +37,8 @@ export interface ProbePlan {
   /** A folder of secrets and a file of one, hidden by the policy. */
   readonly hiddenFolder: string;
   readonly hiddenFile: string;
+  /** Hidden too, and replaced by another when the probe has begun. */
+  readonly hiddenReplaced: string;
   /** What is hidden by default and there on this machine, readable by this user. */
   readonly credentials: readonly string[];
   /** This machine's own listening sockets of a kind that gives power. */
@@ -51,6 +53,8 @@ export interface ProbePlan {
   readonly mountNamespace: string;
   /** The disk under `/`. */
   readonly disk: { readonly major: number; readonly minor: number } | undefined;
+  /** `/dev/pts/N` of a terminal of ours. */
+  readonly terminal: string | undefined;
   /** Description of a key in the session keyring. */
   readonly key: string | undefined;
   readonly shmKey: number | undefined;

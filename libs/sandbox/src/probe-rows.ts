@@ -9,10 +9,11 @@ import type { FilterClass } from './seccomp.js';
 /**
  * Who outside sees that an attempt came through, whatever the probe was told. `folder`: the row's own folder outside
  * has changed in any respect (names, content, modes, owners, times, attributes); `tcp`, `udp`, `unix`: the row's
- * listener heard of it; `victim`: the row's process outside ended; `secret`: the probe knows what is in a hidden file;
+ * listener heard of it; `mailbox`: something was left in what
+ * nobody listens at; `victim`: the row's process outside ended; `secret`: the probe knows what is in a hidden file;
  * `none`: nobody, and the kernel's answer has to do.
  */
-export type Witness = 'folder' | 'tcp' | 'udp' | 'unix' | 'victim' | 'secret' | 'none';
+export type Witness = 'folder' | 'tcp' | 'udp' | 'unix' | 'mailbox' | 'victim' | 'secret' | 'none';
 
 export type Group =
   | 'files'
@@ -211,6 +212,7 @@ export const ESCAPES = escape({
     ...socket('listening socket made after the start', 'late-unix-socket'),
     widerHole: 'unix-socket',
   },
+  'named-pipe': { ...socket('named pipe of the host, for writing', 'fifo'), witness: 'mailbox' },
   'sysv-shm': { ...socket('shared memory of the host (System V)', 'host-process'), witness: 'none' },
   mqueue: { ...socket('message queue of the host (POSIX)', 'host-process'), witness: 'none' },
 
@@ -236,6 +238,11 @@ export const ESCAPES = escape({
   'hidden-symlink': secret('read a hidden file through a link'),
   'hidden-proc-root': secret('read a hidden file through /proc/self/root'),
   'hidden-handle': { ...secret('read a hidden file by file handle'), filter: 'file-handle' },
+  'hidden-replaced': {
+    ...secret('read a hidden file that is replaced after the start'),
+    hole: 'late-secret',
+    widerHole: 'read',
+  },
   'hidden-write': { ...secret('write into a hidden folder'), witness: 'folder' },
   shadow: { ...secret('read /etc/shadow'), witness: 'none' },
   credentials: { ...secret("read this user's keys, tokens and cloud credentials"), witness: 'none' },
@@ -245,7 +252,12 @@ export const ESCAPES = escape({
   'block-device': device('open the disk under the root file system'),
   'mknod-block': device('make a node for that disk and open it'),
   'device-nodes': device('open /dev/kmsg, mem, kvm, fuse, net/tun, loop...'),
-  terminal: { ...device('open the controlling terminal (TIOCSTI)'), filter: 'terminal' },
+  terminal: { ...device('write to a terminal of the host (/dev/pts)'), witness: 'mailbox' },
+  'controlling-terminal': {
+    ...device('open the controlling terminal (TIOCSTI)'),
+    filter: 'terminal',
+    uncontrolled: 'whoever is started has a session of its own',
+  },
 
   'io-uring': kernel('io_uring_setup(2)', 'io_uring'),
   'x32-door': kernel('io_uring through the x32 table', 'foreign-arch'),

@@ -22,6 +22,7 @@ import {
   readFileSync,
   readlinkSync,
   readSync,
+  renameSync,
   rmSync,
   statSync,
   utimesSync,
@@ -88,8 +89,8 @@ export class Stage {
   readonly #heard = new Set<string>();
   readonly #ended = new Set<string>();
   readonly #hide: string[] = [];
-  /** Datagram sockets, which nobody listens at until the end. */
-  readonly #datagrams = new Map<string, number>();
+  /** What nobody listens at until the end: datagram sockets, a terminal. */
+  readonly #mailboxes = new Map<string, number>();
   #late: string | undefined;
   #lateCame = false;
   #plan: ProbePlan | undefined;
@@ -134,7 +135,8 @@ export class Stage {
       outsideShm,
       mountsLate: process.getuid?.() === 0 && this.#native !== undefined,
       hiddenFolder: join(outside, 'hidden'),
-      hiddenFile: join(outside, 'hidden-file'),
+      hiddenFile: join(outside, 'secrets', 'file'),
+      hiddenReplaced: join(outside, 'secrets', 'replaced'),
       credentials: this.#options.credentials.filter(hasContent),
       realSockets: realSockets.filter((path) => statOf(path)?.isSocket() === true && writable(path)),
       listeners: await this.#listen(),
@@ -143,6 +145,7 @@ export class Stage {
       handles: {},
       mountNamespace: readlinkSync('/proc/thread-self/ns/mnt'),
       disk: rootDisk(),
+      terminal: this.#makeTerminal(),
       key: this.#addKey(),
       shmKey: this.#shareMemory(),
       queue: this.#openQueue(),
@@ -152,8 +155,15 @@ export class Stage {
     };
     mkdirSync(plan.hiddenFolder);
     writeFileSync(join(plan.hiddenFolder, 'secret'), this.#secret);
+    mkdirSync(join(outside, 'secrets'));
     writeFileSync(plan.hiddenFile, this.#secret);
-    this.#hide.push(plan.hiddenFolder, plan.hiddenFile, join(outside, 'escape-hidden-write'));
+    writeFileSync(plan.hiddenReplaced, 'not yet');
+    this.#hide.push(
+      plan.hiddenFolder,
+      plan.hiddenFile,
+      plan.hiddenReplaced,
+      join(outside, 'escape-hidden-write'),
+    );
     for (const row of ROWS) this.#plant(this.#folderOf(plan, row), row);
     plan.handles = this.#handlesOf({
       'escape-write-handle': join(outside, 'escape-write-handle', 'victim'),
@@ -317,9 +327,24 @@ export class Stage {
     }
     const datagram = join(outside, 'd');
     if (this.#listenDatagram('escape-unix-datagram', datagram)) all['escape-unix-datagram'] = datagram;
+    const pipe = join(outside, 'p');
+    if (this.#makePipe('escape-named-pipe', pipe)) all['escape-named-pipe'] = pipe;
     this.#late = join(outside, 'late');
     all['escape-unix-late'] = this.#late;
     return all;
+  }
+
+  #makePipe(row: string, path: string): boolean {
+    const fd = this.#perhaps((native) => {
+      native.call('mknodat', -100, cString(path), constants.S_IFIFO | 0o600, 0);
+      return openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    });
+    if (fd === undefined) return false;
+    this.#cleanUps.push(() => {
+      closeSync(fd);
+    });
+    this.#mailboxes.set(row, fd);
+    return true;
   }
 
   /** Node has no datagram sockets of this family. */
@@ -337,13 +362,16 @@ export class Stage {
     this.#cleanUps.push(() => {
       closeSync(fd);
     });
-    this.#datagrams.set(row, fd);
+    this.#mailboxes.set(row, fd);
     return true;
   }
 
-  /** What comes after the start of what is contained, a socket and a mount: call it once the probe has spoken. */
+  /** What comes after the start of what is contained: call it once the probe has spoken. */
   async late(): Promise<void> {
-    const { outside, mountsLate } = this.plan;
+    const { outside, mountsLate, hiddenReplaced } = this.plan;
+    // As whoever stores a new token does it.
+    writeFileSync(`${hiddenReplaced}.new`, this.#secret);
+    renameSync(`${hiddenReplaced}.new`, hiddenReplaced);
     const row = 'escape-late-mount';
     if (mountsLate && !this.#lateCame) {
       const folder = join(outside, row);
@@ -393,6 +421,29 @@ export class Stage {
     return all;
   }
 
+  /** What is written to it is read at the end. */
+  #makeTerminal(): string | undefined {
+    return this.#perhaps((native) => {
+      const [TIOCGPTN, TIOCSPTLCK] = [0x8004_5430, 0x4004_5431];
+      const { O_RDWR, O_NOCTTY, O_NONBLOCK } = constants;
+      const master = openSync('/dev/ptmx', O_RDWR | O_NOCTTY | O_NONBLOCK);
+      this.#cleanUps.push(() => {
+        closeSync(master);
+      });
+      const number = Buffer.alloc(4);
+      native.call('ioctl', master, TIOCSPTLCK, number);
+      native.call('ioctl', master, TIOCGPTN, number);
+      const path = `/dev/pts/${number.readUInt32LE(0)}`;
+      // Without anybody at its other end it forgets what was written.
+      const slave = openSync(path, O_RDWR | O_NOCTTY);
+      this.#cleanUps.push(() => {
+        closeSync(slave);
+      });
+      this.#mailboxes.set('escape-terminal', master);
+      return path;
+    });
+  }
+
   /** A key in the session keyring, which whoever we start inherits. Its value is the proof of having read it. */
   #addKey(): string | undefined {
     const [SETPERM, REVOKE, UNLINK, SESSION] = [5, 3, 9, -3];
@@ -436,7 +487,7 @@ export class Stage {
   /** What had been sent before this call has been heard after it. */
   async settle(): Promise<void> {
     for (let turns = 0; turns < 4; turns++) await turn();
-    for (const [row, fd] of this.#datagrams) {
+    for (const [row, fd] of this.#mailboxes) {
       try {
         if (readSync(fd, Buffer.alloc(64)) > 0) this.#heard.add(row);
       } catch {
@@ -457,6 +508,7 @@ export class Stage {
       case 'tcp':
       case 'udp':
       case 'unix':
+      case 'mailbox':
         return this.#heard.has(row);
       case 'victim':
         return this.#ended.has(row);

@@ -8,10 +8,11 @@ import type { FilterClass } from './seccomp.js';
  *
  * `chmod`, `utime`, `xattr`: metadata outside the roots can be changed. `udp`, `network`: can be sent. `unix-socket`:
  * sockets of this machine can be connected to; `late-unix-socket`: those made after the start, outside of what is
- * private. `abstract-socket`: those without a path. `late-mount`: what is mounted on this machine after the start can be
- * written. `read`: what is hidden can be read. `signal`, `host-process`:
- * processes of this machine can be signalled, are seen. `filter`: there is no filter for this architecture.
- * `not-measured`: nobody has run this back end on its platform.
+ * private. `fifo`: named pipes of this machine can be written, read-only mount or not. `abstract-socket`: sockets without
+ * a path. `late-mount`: what is mounted on this machine after the start can be
+ * written. `late-secret`: a hidden file that is replaced after the start can be read. `read`: what is hidden can be read.
+ * `signal`, `host-process`: processes of this machine can be signalled, are seen. `filter`: there is no filter for this
+ * architecture. `not-measured`: nobody has run this back end on its platform.
  */
 export type Hole =
   | 'chmod'
@@ -22,7 +23,9 @@ export type Hole =
   | 'unix-socket'
   | 'late-unix-socket'
   | 'late-mount'
+  | 'late-secret'
   | 'abstract-socket'
+  | 'fifo'
   | 'read'
   | 'write'
   | 'signal'

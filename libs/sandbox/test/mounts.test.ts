@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { innerEnvironment, splitEnvironment } from '../src/environment.js';
 import { hiddenPaths, within } from '../src/hidden.js';
-import { mountArguments, type MountWishes } from '../src/mounts.js';
+import { closeFolders, mountArguments, type MountWishes } from '../src/mounts.js';
 import { listeningPaths } from '../src/unix-sockets.js';
 import { folder } from './inside.js';
 
@@ -13,6 +13,7 @@ const NOTHING: MountWishes = {
   hidden: [],
   fresh: [],
   empty: [],
+  closed: [],
   growing: [],
   shown: [],
   lent: [],
@@ -162,5 +163,48 @@ describe('the environment', () => {
     });
     expect(outer).toEqual({ PATH: '/bin', NODE_AUTH_TOKEN: 's' });
     expect(inner.map(([name]) => name)).toEqual(['LD_PRELOAD', 'NODE_OPTIONS', 'BASH_ENV', 'OPENSSL_CONF']);
+  });
+});
+
+describe('hidden files that may be replaced', () => {
+  it('are hidden in a folder that is rebuilt without them', () => {
+    const base = folder();
+    for (const name of ['token', 'other']) writeFileSync(join(base, name), name);
+    mkdirSync(join(base, 'sub'));
+    symlinkSync('other', join(base, 'link'));
+    const token = { path: join(base, 'token'), folder: false };
+    const { closed, open } = closeFolders([token], NOTHING);
+    expect({ closed, open }).toEqual({ closed: [base], open: [] });
+    const args = mounts({ hidden: [token], closed });
+    const rebuilt = at(args, '--tmpfs', base);
+    for (const words of [
+      ['--ro-bind-try', join(base, 'other'), join(base, 'other')],
+      ['--ro-bind-try', join(base, 'sub'), join(base, 'sub')],
+      ['--symlink', 'other', join(base, 'link')],
+      ['--ro-bind', '/dev/null', token.path],
+      ['--remount-ro', base],
+    ])
+      expect(at(args, ...words), words.join(' ')).toBeGreaterThan(rebuilt);
+    // The mask is on a file of the rebuilt folder, not on the one that is hidden.
+    expect(at(args, '--ro-bind-try', token.path)).toBe(-1);
+    expect(rebuilt).toBeGreaterThan(-1);
+  });
+
+  it('are named where that can not be', () => {
+    const base = folder();
+    mkdirSync(join(base, 'large'));
+    for (let n = 0; n < 129; n++) writeFileSync(join(base, 'large', String(n)), '');
+    const files = ['/etc/shadow', '/top', join(base, 'root', '.env'), join(base, 'large', '7')];
+    const hidden = files.map((path) => ({ path, folder: false }));
+    const roots = [join(base, 'root')];
+    expect(closeFolders(hidden, { ...NOTHING, roots })).toEqual({ closed: [], open: files });
+  });
+
+  it('need nothing in a hidden folder', () => {
+    const hidden = [
+      { path: '/srv/keys', folder: true },
+      { path: '/srv/keys/one', folder: false },
+    ];
+    expect(closeFolders(hidden, NOTHING)).toEqual({ closed: [], open: [] });
   });
 });
