@@ -170,7 +170,12 @@ export function worlds(honest: boolean): fc.Arbitrary<WorldScript> {
 
 const ulid = (n: number): string => newUlid(START + n, Buffer.alloc(10, n));
 
-function sourceOf(sink: string, base: number, scripts: readonly EpochScript[]): SourceEpoch[] {
+function sourceOf(
+  sink: string,
+  base: number,
+  scripts: readonly EpochScript[],
+  fates: readonly Fate[],
+): SourceEpoch[] {
   const epochs: SourceEpoch[] = [];
   let before:
     { id: string; script: EpochScript; tree: SinkTree; closed?: { size: number; root: string } } | undefined;
@@ -187,7 +192,8 @@ function sourceOf(sink: string, base: number, scripts: readonly EpochScript[]): 
       must = false,
     ): void => {
       const seq = tree.size + 1;
-      const time = new Date(START).toISOString();
+      const { skew } = fates[(base + seq) % fates.length] as Fate;
+      const time = new Date(START + skew).toISOString();
       const bytes = Buffer.from(JSON.stringify({ v: 1, log: ORIGIN, sink, epoch, seq, kind, time, attrs }));
       const leaf = tree.append(bytes);
       const inside = !must && hole !== undefined;
@@ -317,7 +323,7 @@ function accountOf(
 /** A line of the same number and meaning, and other bytes. */
 export function forged(line: SourceLine): Buffer {
   const value = JSON.parse(line.bytes.toString()) as { time: string };
-  return Buffer.from(JSON.stringify({ ...value, time: '2026-02-02T00:00:00.000Z' }));
+  return Buffer.from(JSON.stringify({ ...value, time: '2096-02-02T00:00:00.000Z' }));
 }
 
 export function entryOf(
@@ -342,7 +348,9 @@ export function entryOf(
 
 /** Runs a script: the source writes, the way does its part, the collector gives what arrives its places. */
 export function worldOf(script: WorldScript): World {
-  const epochs = script.sinks.flatMap((scripts, i) => sourceOf(`sink${i}`, i * 10 + 1, scripts));
+  const epochs = script.sinks.flatMap((scripts, i) =>
+    sourceOf(`sink${i}`, i * 10 + 1, scripts, script.fates),
+  );
   const lost = new Set(
     epochs
       .filter(({ sink, counter }) => script.sinks[Number(sink.slice(4))]?.[counter]?.lost)
