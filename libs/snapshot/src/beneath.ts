@@ -272,7 +272,7 @@ class PlainDirectory implements Directory {
   setMtime(name: Buffer, mtime: bigint): void {
     const path = this.#of(name);
     if (this.#native) return this.#native.setMtime(path, mtime);
-    // Seconds as a double: some hundred nanoseconds are lost (`NATIVE_LOSSES`).
+    // Seconds as a double: some hundred nanoseconds are lost (`mtime-below-microseconds`).
     const access = lstatSync(path).atimeMs / 1000;
     lutimesSync(path, access, Number(mtime) / 1e9);
   }

@@ -108,7 +108,7 @@ export function encodeContents(places: readonly ContentAt[]): Buffer {
 }
 
 /** Collects a record: length of the body, type, body, CRC-32 of type and body. Grows by doubling. */
-export class RecordSink {
+class RecordSink {
   #bytes: Buffer;
   length = 5;
 

@@ -5,22 +5,13 @@
  *
  * koffi is a prebuilt native addon and may be missing (another platform, a musl image, an install without optional
  * packages). Then `loadNative()` is undefined, the callers take their plain way, and what that way can't do is a gap
- * of the state (`NATIVE_LOSSES`), never a silent difference.
+ * of the state (`xattrs`, `mtime-below-microseconds`), never a silent difference; there is no inotify either.
  */
 
 import { closeSync, constants, lstatSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { constants as system } from 'node:os';
 import { getSystemErrorName } from 'node:util';
-
-/** What a state captured or restored without koffi lacks, by name. */
-export const NATIVE_LOSSES = [
-  'mtime-below-microseconds',
-  'link-mtime-below-microseconds',
-  'xattrs',
-  'inotify',
-] as const;
-export type NativeLoss = (typeof NATIVE_LOSSES)[number];
 
 /** One extended attribute: its whole name (`user.note`) and its value, as the kernel gives them. */
 export type Xattr = readonly [name: Buffer, value: Buffer];

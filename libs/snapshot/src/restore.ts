@@ -100,7 +100,7 @@ export interface RestoreOptions {
   readonly onProgress?: (progress: RestoreProgress) => void;
 }
 
-export const PARTIAL_PREFIX = '.belay-partial-';
+const PARTIAL_PREFIX = '.belay-partial-';
 
 /**
  * Restores a state into `into`, which must be missing or an empty directory. One root becomes `into` itself, several

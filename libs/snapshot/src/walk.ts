@@ -44,16 +44,12 @@ export interface WalkLimits {
   readonly bytes: number;
 }
 
-export const WALK_LIMITS: WalkLimits = { entries: 1_000_000, bytes: 64 * 2 ** 30 };
+const WALK_LIMITS: WalkLimits = { entries: 1_000_000, bytes: 64 * 2 ** 30 };
 
 export interface WalkOptions {
   readonly limits?: WalkLimits;
   /** What is left out, a directory with all it holds. Never asked about the root. */
   readonly ignored?: (path: Buffer, type: EntryType | 'special') => boolean;
-  /** Called with each directory before its names are read: whoever wants to hear of changes listens from then on. */
-  readonly entering?: (directory: Directory, path: Buffer) => void;
-  /** Called for a socket, FIFO or device, which is then left out; without it, one ends the walk. */
-  readonly special?: (path: Buffer, stat: Stat) => void;
   /**
    * SHA-256 of a file's content, 32 bytes; the default reads it. The stat was taken just before; ENOENT means that the
    * file went away meanwhile.
@@ -81,19 +77,15 @@ class Walk {
   readonly #beneath: Beneath;
   readonly #ignored: NonNullable<WalkOptions['ignored']>;
   readonly #content: NonNullable<WalkOptions['content']>;
-  readonly #entering: WalkOptions['entering'];
-  readonly #special: WalkOptions['special'];
   readonly #limits: WalkLimits;
   readonly #entries: Mutable<Entry>[] = [];
   readonly #stats: Stat[] = [];
   readonly #linked = new Map<string, { readonly nlink: number; readonly entries: Mutable<Entry>[] }>();
   #bytes = 0;
 
-  constructor(beneath: Beneath, { ignored, entering, special, content, limits }: WalkOptions) {
+  constructor(beneath: Beneath, { ignored, content, limits }: WalkOptions) {
     this.#beneath = beneath;
     this.#ignored = ignored ?? (() => false);
-    this.#entering = entering;
-    this.#special = special;
     this.#content = content ?? contentHash;
     this.#limits = limits ?? WALK_LIMITS;
   }
@@ -139,7 +131,6 @@ class Walk {
   /** Adds what a directory holds; returns the directories in it. */
   #names(directory: Directory, path: Buffer): Buffer[] {
     const below: Buffer[] = [];
-    this.#entering?.(directory, path);
     for (const name of readable(path, () => directory.names())) {
       const each = joinPath(path, name);
       if (each.length >= PATH_MAX)
@@ -154,11 +145,7 @@ class Walk {
     if (!stat) return undefined;
     const type = typeOf(stat.mode);
     if (path.length > 0 && this.#ignored(path, type)) return undefined;
-    if (type === 'special') {
-      if (!this.#special) throw specialFile(path, stat);
-      this.#special(path, stat);
-      return undefined;
-    }
+    if (type === 'special') throw specialFile(path, stat);
     if (this.#entries.length >= this.#limits.entries)
       throw new WalkError('too-many-entries', path, `more than ${this.#limits.entries} entries`);
     if (type === 'file') {
@@ -199,7 +186,7 @@ class Walk {
   }
 }
 
-export interface Seen {
+interface Seen {
   readonly entry: Entry;
   readonly stat: Stat;
 }
@@ -211,7 +198,7 @@ const PATIENCE = 8;
  * One entry, without its link group, and the stat that goes with it: a file is looked at again after it was read, and
  * read again when it had changed.
  */
-export function lookAt(
+function lookAt(
   directory: Directory,
   name: Buffer,
   path: Buffer,
@@ -247,14 +234,14 @@ export function lookAt(
 }
 
 /** What says that a socket, FIFO or device is in the way of a state. */
-export const specialFile = (path: Buffer, stat: Stat): WalkError =>
+const specialFile = (path: Buffer, stat: Stat): WalkError =>
   new WalkError('special-file', path, `a ${kindOf(stat.mode)}`);
 
 const gone = (path: Buffer): Error =>
   Object.assign(new Error(`ENOENT: ${path.toString()}`), { code: 'ENOENT' });
 
 /** Whether nothing was done to an inode in between; `nlink` is left out, which changes elsewhere. */
-export const sameStat = (a: Stat, b: Stat): boolean =>
+const sameStat = (a: Stat, b: Stat): boolean =>
   a.ino === b.ino &&
   a.ctime === b.ctime &&
   a.mtime === b.mtime &&
@@ -291,7 +278,7 @@ function readable<T>(path: Buffer, look: () => T): T {
 const chunk = Buffer.alloc(256 * 1024);
 
 /** SHA-256 of what a file holds now, in pieces of 256 KiB. */
-export function contentHash(directory: Directory, name: Buffer): Buffer {
+function contentHash(directory: Directory, name: Buffer): Buffer {
   const fd = directory.openFile(name, constants.O_RDONLY);
   try {
     return hashOpenFile(fd);
