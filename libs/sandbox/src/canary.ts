@@ -63,12 +63,15 @@ export async function tryBoundary({ bash, scratch, outside, inside }: CanaryRun)
     });
     for (const fd of run.fds) closeSync(fd);
     const output = { stdout: '', stderr: '' };
-    for (const name of ['stdout', 'stderr'] as const) {
-      child[name]?.on('data', (chunk: Buffer) => {
-        if (output[name].length < MAX_OUTPUT) output[name] += chunk.toString('utf8');
-      });
-    }
+    const isDone = (): boolean => /^done$/m.test(output.stdout);
     await new Promise<void>((resolve) => {
+      for (const name of ['stdout', 'stderr'] as const) {
+        child[name]?.on('data', (chunk: Buffer) => {
+          if (output[name].length < MAX_OUTPUT) output[name] += chunk.toString('utf8');
+          // All was attempted; that the kernel takes the boundary down again is not waited for.
+          if (isDone()) resolve();
+        });
+      }
       child.once('error', (error) => {
         output.stderr += error.message;
         resolve();
@@ -76,7 +79,7 @@ export async function tryBoundary({ bash, scratch, outside, inside }: CanaryRun)
       child.once('close', () => resolve());
     });
     const lines = output.stdout.split('\n');
-    if (!lines.includes('done')) {
+    if (!isDone()) {
       return { ran: false, message: output.stderr.trim().split('\n').at(-1) ?? '' };
     }
     return {

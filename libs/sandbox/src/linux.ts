@@ -237,24 +237,21 @@ async function prepareWith(
     if (policy.denials === 'named' && strace !== undefined && mkfifo !== undefined) {
       log = DenialLog.open(host.scratch, mkfifo, reading(boundary()));
     }
+    const traced = (argv: Argv): Argv =>
+      log === undefined
+        ? argv
+        : [
+            strace as string,
+            ...straceArguments(policy.network.mode, log.output, arch !== undefined),
+            '--',
+            ...argv,
+          ];
     /** strace lets go of what it traces when its parent is gone; killed itself, it takes it along. */
-    const launched = (argv: Argv): Argv => {
-      const traced =
-        log === undefined
-          ? argv
-          : [
-              strace as string,
-              ...straceArguments(policy.network.mode, log.output, arch !== undefined),
-              '--',
-              ...argv,
-            ];
-      return (setpriv === undefined
-        ? traced
-        : [setpriv, '--pdeathsig', 'KILL', ...traced]) as unknown as Argv;
-    };
+    const launched = (argv: Argv): Argv =>
+      setpriv === undefined ? traced(argv) : [setpriv, '--pdeathsig', 'KILL', ...traced(argv)];
     const tried = (): Promise<CanaryOutcome | undefined> =>
       tryInside(preparation, tool('bash'), (argv, hide) => ({
-        argv: launched(enforcer.command(argv, [hide], []).argv),
+        argv: traced(enforcer.command(argv, [hide], []).argv),
         fds: filterFds(log !== undefined),
       }));
     let outcome = await tried();
