@@ -233,7 +233,12 @@ class Comparison {
       return;
     }
     const content = contentOf(record);
-    if (line.digest === undefined && content === undefined && record.type === line.kind) {
+    if (
+      line.digest === undefined &&
+      content === undefined &&
+      this.#fits(record, line) &&
+      record.type === 'state'
+    ) {
       // A state that could not be taken: neither has content.
     } else if (line.digest === undefined) {
       this.#at(line.kind === 'x.frame' ? 'unobserved' : 'never_said', record, seq);
@@ -259,6 +264,9 @@ class Comparison {
   /** What a line says of its content in clear. */
   #fits(record: TraceRecord, line: KnownLine): boolean {
     if (this.#record?.shared === true && (line.session ?? NO_SESSION) !== this.#open.session) return false;
+    if (record.type === 'state')
+      return line.kind === 'state' && (line.phase === undefined || line.phase === record.phase);
+    if (record.type === 'denial') return line.kind === 'denial';
     if (record.type !== 'frame') return true;
     const dir = line.dir ?? (line.kind === 'call' ? 'c2s' : line.kind === 'result' ? 's2c' : record.dir);
     return record.dir === dir;
@@ -368,6 +376,18 @@ function contentOf(record: TraceRecord): Buffer | undefined {
     return Buffer.from(record.sha256, 'hex');
   if (record.type === 'state')
     return record.state.startsWith('sha256:') ? Buffer.from(record.state) : undefined;
+  if (record.type === 'denial') {
+    const {
+      n: _n,
+      type: _type,
+      time: _time,
+      at: _at,
+      prev: _prev,
+      seqs: _seqs,
+      ...refused
+    } = record as Record<string, unknown>;
+    return Buffer.from(JSON.stringify(refused));
+  }
   return recordData(record);
 }
 

@@ -15,8 +15,9 @@ export interface KnownLine {
   readonly digest: string | undefined;
   readonly session: string | undefined;
   readonly call: string | undefined;
-  /** `dir` of an `x.frame`. */
+  /** `dir` of an `x.frame`, `phase` of a `state`. */
   readonly dir: string | undefined;
+  readonly phase: string | undefined;
   /** Of a `gap`: the numbers that are missing, and why. */
   readonly gap: { readonly first: number; readonly last: number; readonly reason: string } | undefined;
 }
@@ -162,7 +163,7 @@ function knownLine(seq: number, line: Buffer): KnownLine {
     digest?: string;
     session?: string;
     call?: string;
-    attrs?: { dir?: string; first?: number; last?: number; reason?: string };
+    attrs?: { dir?: string; phase?: string; first?: number; last?: number; reason?: string };
   };
   const { first, last, reason } = attrs ?? {};
   return {
@@ -172,6 +173,7 @@ function knownLine(seq: number, line: Buffer): KnownLine {
     session,
     call,
     dir: kind === 'x.frame' ? attrs?.dir : undefined,
+    phase: kind === 'state' ? attrs?.phase : undefined,
     gap:
       kind === 'gap' && first !== undefined && last !== undefined
         ? { first, last, reason: reason ?? 'unknown' }
