@@ -1,4 +1,4 @@
-import { pairCalls, type SeenCall, type Sighting, sightingOf } from './calls.js';
+import { pairCalls, type SeenCall, type Sighting } from './calls.js';
 import type { Conflict, Missing, SentEntry } from './epoch-coverage.js';
 import { type AsOf, type CoverageStatus, type EpochStatement, statesMoreLost } from './epoch-statement.js';
 import { CoverageError } from './error.js';
@@ -51,7 +51,6 @@ export interface SessionState {
   readonly extents: readonly Extent[];
   /** Sinks that opened it; `signed` when under a declared key. */
   readonly openers: readonly { readonly sink: string; readonly signed: boolean }[];
-  readonly sightings: readonly Sighting[];
   /** Only the first of each sink: one suffices. */
   readonly stories: readonly Story[];
   /** When each sink first spoke of it. */
@@ -125,19 +124,23 @@ export interface SessionQuestion {
   readonly asOf: AsOf;
   readonly policy: ProjectPolicy;
   readonly declared: readonly DeclaredSink[];
+  /** Of every entry that names the session, in the log's order: `sightingOf`. */
+  readonly sightings: readonly Sighting[];
   /** Statements of the same time and policy. */
   readonly epochOf: (sink: string, epoch: string) => EpochStatement;
   readonly sinkOf: (sink: string) => Pick<SinkStatement, 'lost' | 'branches' | 'miscounted'> | undefined;
 }
 
-/** What the log holds of one session, of all who named it, taken in entry by entry in the log's order. */
+/**
+ * What the log holds of one session, of all who named it, taken in entry by entry in the log's order. The state grows
+ * with the epochs that name it, not with its lines: what its lines say of calls is looked at once, for the statement.
+ */
 export class SessionCoverage {
   readonly log: string;
   readonly session: string;
   #through: number;
   readonly #extents: Map<string, Extent>;
   readonly #openers: Map<string, { readonly sink: string; readonly signed: boolean }>;
-  readonly #sightings: Sighting[];
   readonly #stories: Map<string, Story>;
   readonly #began: Map<string, Began & { readonly sink: string }>;
 
@@ -151,7 +154,6 @@ export class SessionCoverage {
     this.#through = state?.through ?? -1;
     this.#extents = new Map(state?.extents.map((extent) => [keyOf(extent), extent]));
     this.#openers = new Map(state?.openers.map((opener) => [`${opener.sink} ${opener.signed}`, opener]));
-    this.#sightings = [...(state?.sightings ?? [])];
     this.#stories = new Map(state?.stories.map((story) => [story.sink, story]));
     this.#began = new Map(state?.began.map((began) => [began.sink, began]));
   }
@@ -185,8 +187,6 @@ export class SessionCoverage {
       const signed = line.signed !== undefined;
       this.#openers.set(`${sink} ${signed}`, { sink, signed });
     }
-    const sighting = sightingOf(entry);
-    if (sighting !== undefined) this.#sightings.push(sighting);
   }
 
   /** The statement, from those on the epochs and sinks it touches. */
@@ -207,7 +207,7 @@ export class SessionCoverage {
     const deciding = statements.some((member) => member.required)
       ? statements.filter((member) => member.required)
       : statements;
-    const sightings = this.#sightings.filter(({ sink }) => members.has(sink));
+    const sightings = question.sightings.filter(({ sink }) => members.has(sink));
     const unnamed: Record<string, number> = {};
     for (const { sink, call } of sightings) if (call === undefined) unnamed[sink] = (unnamed[sink] ?? 0) + 1;
     return {
@@ -235,7 +235,6 @@ export class SessionCoverage {
       through: this.#through,
       extents: [...this.#extents.values()],
       openers: [...this.#openers.values()],
-      sightings: [...this.#sightings],
       stories: [...this.#stories.values()],
       began: [...this.#began.values()],
     };

@@ -10,6 +10,7 @@ import {
   type SentEntry,
   SessionCoverage,
   type SessionStatement,
+  sightingOf,
   SinkChain,
   type SinkStatement,
   sinkStatement,
@@ -199,6 +200,9 @@ export class SessionLog {
         asOf,
         policy,
         declared: [...this.declared.values()],
+        sightings: this.sent()
+          .filter(({ envelope }) => envelope.session === session)
+          .flatMap((entry) => sightingOf(entry) ?? []),
         epochOf,
         sinkOf: (sink) => sinks.get(sink),
       }),
