@@ -52,7 +52,8 @@ const policyOf = (workspace, more) => ({ ...DEFAULT_POLICY, roots: [workspace], 
 
 /** Spawns a command, inside a boundary if there is a policy. */
 async function launch(policy, argv, cwd, stdio) {
-  if (policy === undefined) return { child: spawn(argv[0], argv.slice(1), { cwd, stdio }), done: () => {} };
+  if (policy === undefined)
+    return { child: spawn(argv[0], argv.slice(1), { cwd, stdio }), done: async () => {} };
   const prepared = await prepare(policy, { argv, cwd, env: process.env });
   const [program, ...args] = prepared.argv;
   const child = spawn(program, args, {
