@@ -74,14 +74,18 @@ function attributesOf({ phase, taken, drift, known }: StateTaken): Parameters<Re
   };
 }
 
-/** Whether the server has left something running that may have changed what nobody called it for. */
+/**
+ * Whether the server has left something running that may have changed what nobody called it for. Inside a boundary,
+ * `pids` are all that live there.
+ */
 function hasDescendants(pids: readonly number[]): boolean {
+  if (pids.length > 1) return true;
   return pids.some((pid) => {
     try {
       return readdirSync(`/proc/${pid}/task`).some((thread) =>
         readFileSync(`/proc/${pid}/task/${thread}/children`, 'latin1')
           .split(' ')
-          .some((child) => child !== '' && !pids.includes(Number(child))),
+          .some((child) => child !== ''),
       );
     } catch {
       return false;
