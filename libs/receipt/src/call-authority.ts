@@ -38,7 +38,7 @@ export interface SessionEvidence {
   /** Entries of kind `verdict` that name the session. */
   readonly verdicts: readonly SentEntry[];
   readonly labels: readonly Label[];
-  /** Sizes of heads that the log signed. */
+  /** Sizes of heads that the log signed, ascending. */
   readonly heads: readonly number[];
 }
 
@@ -267,7 +267,20 @@ function replayFault(
   if (attrs['pre'] !== undefined && attrs['pre'] !== pre.envelope.attrs?.['state']) return 'other';
   const [before, after] = [pre.line.index, ended.line.index];
   if (begun.line.index >= after || before >= after) return 'other';
-  return evidence.heads.some((size) => before < size && size <= after) ? undefined : 'head';
+  const head = firstAbove(evidence.heads, before);
+  return head !== undefined && before < head && head <= after ? undefined : 'head';
+}
+
+/** The first of ascending numbers that is above `bound`. */
+function firstAbove(numbers: readonly number[], bound: number): number | undefined {
+  let low = 0;
+  let high = numbers.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if ((numbers[middle] as number) <= bound) low = middle + 1;
+    else high = middle;
+  }
+  return numbers[low];
 }
 
 /** What is wrong with what a verdict cites, however much that is: it has to be there before it, and be what it says. */

@@ -3,6 +3,7 @@ import type {
   MemberReason,
   MemberStatement,
   SeenCall,
+  SentEntry,
   SessionStatement,
 } from '@belay/coverage';
 import {
@@ -135,6 +136,10 @@ export interface JudgedCall {
   readonly authority: CallAuthority;
 }
 
+interface ExaminedCall extends JudgedCall {
+  readonly replays: readonly Replay[];
+}
+
 /** What a session comes to, and each of its calls. */
 export interface Judgement {
   readonly disposition: SessionDisposition;
@@ -157,13 +162,30 @@ export function judgeSession(
       ({ envelope }) => envelope.kind === 'verdict' && envelope.session === coverage.session,
     ),
   };
-  const calls = coverage.calls.map((call) => ({ call, authority: callAuthority(call, given) }));
-  return { disposition: dispositionOf(coverage, calls, given), calls };
+  const citing = new Map<number, SentEntry[]>();
+  for (const verdict of given.verdicts) {
+    const index = verdict.envelope.attrs?.['call_index'];
+    if (typeof index !== 'number') continue;
+    const known = citing.get(index);
+    if (known === undefined) citing.set(index, [verdict]);
+    else known.push(verdict);
+  }
+  const examined = coverage.calls.map((call): ExaminedCall => {
+    const verdicts = call.seen
+      .flatMap(({ calls }) => calls.flatMap((index) => citing.get(index) ?? []))
+      .sort((a, b) => a.line.index - b.line.index);
+    const own = { ...given, verdicts };
+    return { call, authority: callAuthority(call, own), replays: replaysOf(call, own) };
+  });
+  return {
+    disposition: dispositionOf(coverage, examined, given),
+    calls: examined.map(({ call, authority }) => ({ call, authority })),
+  };
 }
 
 function dispositionOf(
   coverage: SessionStatement,
-  calls: readonly JudgedCall[],
+  calls: readonly ExaminedCall[],
   evidence: SessionEvidence,
 ): SessionDisposition {
   const verdicts = evidence.verdicts.filter(({ envelope }) => evidence.members.has(envelope.sink));
@@ -207,14 +229,13 @@ function dispositionOf(
   const unverified: UnverifiedReason[] = [];
   const complete = completeMembers(coverage.members, unverified);
   if (required.length === 0) unverified.unshift({ reason: 'no_required_sink' });
-  const affirmed = affirmedCalls(calls, evidence, unverified);
+  const affirmed = affirmedCalls(calls, unverified);
   if (calls.length === 0) unverified.push({ reason: 'no_call' });
   for (const [sink, count] of Object.entries(coverage.unnamed)) {
     unverified.push({ reason: 'unnamed_calls', sink, count });
   }
-  const held = new Set(
-    calls.flatMap(({ call }) => replaysOf(call, evidence)).map(({ verdict }) => verdict.line.index),
-  );
+  const held = new Set(calls.flatMap(({ replays }) => replays).map(({ verdict }) => verdict.line.index));
+  const spoken = new Set(words);
   for (const word of verdicts) {
     const { status, cause, call_index: cites } = word.envelope.attrs ?? {};
     const verdict = word.line.index;
@@ -222,7 +243,7 @@ function dispositionOf(
       unverified.push({ reason: 'verdict_unverified', verdict, ...causeOf(cause) });
     // One that cites no call is about the session as a whole: it fails it, or adds nothing to its calls.
     else if (
-      !words.includes(word) ||
+      !spoken.has(word) ||
       citationFault(word, evidence) !== undefined ||
       (cites !== undefined && !held.has(verdict))
     ) {
@@ -290,13 +311,8 @@ function completeMembers(
   });
 }
 
-function affirmedCalls(
-  calls: readonly JudgedCall[],
-  evidence: SessionEvidence,
-  unverified: UnverifiedReason[],
-): AffirmedCall[] {
-  return calls.flatMap(({ call, authority }): AffirmedCall[] => {
-    const replays = replaysOf(call, evidence);
+function affirmedCalls(calls: readonly ExaminedCall[], unverified: UnverifiedReason[]): AffirmedCall[] {
+  return calls.flatMap(({ call, authority, replays }): AffirmedCall[] => {
     const verdicts = replays.flatMap(({ verdict, status, recorder }): AffirmingVerdict[] =>
       status === 'FAIL' ? [] : [{ verdict: verdict.line.index, status, recorder }],
     );
