@@ -71,6 +71,12 @@ export async function runHook(args: readonly string[]): Promise<0> {
   return 0;
 }
 
+/** Records an event that did not come from an agent's hook. Throws what keeps it from being recorded. */
+export async function recordEvent(config: CliConfig, options: HookOptions, event: Buffer): Promise<void> {
+  const sha256 = createHash('sha256').update(event).digest('hex');
+  await new HookRun(config, options).take({ size: event.length, sha256, bytes: event });
+}
+
 class HookRun {
   readonly #config: CliConfig;
   readonly #options: HookOptions;

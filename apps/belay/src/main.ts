@@ -48,6 +48,10 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     description: 'judge traces by running them again',
     load: () => import('./verify.js'),
   },
+  claim: {
+    description: 'put on record what an agent says it has done',
+    load: () => import('./claim.js'),
+  },
   reveal: {
     description: 'open one commitment for an auditor, or check an opening',
     load: () => import('./reveal.js'),

@@ -23,7 +23,7 @@ import {
   Workspace,
 } from '@belay/replay';
 import type { Store } from '@belay/snapshot';
-import { type Command, checkTrace, readTrace, recordData, type TraceReport } from '@belay/trace';
+import { type Command, checkTrace, readTrace, type TraceReport } from '@belay/trace';
 import {
   type Annotations,
   type Cause,
@@ -34,8 +34,11 @@ import {
   reduce,
   type Run,
   tally,
+  type Verdict,
+  withClaim,
   type WorldDoubt,
 } from '@belay/verdict';
+import type { Claim } from './verify-claims.js';
 import type { AckReport } from './trace-acks.js';
 import type { Integrity, Part, ShownChange, TurnPart, Verification } from './verification.js';
 import type { WorldDifferences } from './verify-world.js';
@@ -74,6 +77,11 @@ export interface VerifyParts {
   readonly caps: readonly Cause[];
   /** What the log attested of the trace; absent where nobody asked. */
   readonly attested: AckReport | undefined;
+  /** What was claimed in the session, the last one last. */
+  readonly claims: readonly Claim[];
+  /** Judges the last claim by the session's last state and net change; undefined where that axis is not wanted. */
+  readonly claim:
+    ((last: Claim, state: string | undefined, changes: readonly Change[]) => Promise<Judgement>) | undefined;
   readonly invariants: (interval: Interval, contents: Contents) => Promise<readonly Judgement[]>;
   readonly show: (changes: readonly Change[], contents: Contents) => readonly ShownChange[];
   /** Only this turn, counted from 1; the ones before it are played all the same, unless it is `isolated`. */
@@ -128,11 +136,6 @@ interface Turn {
   readonly seen: Seen[];
   /** As the same calls were answered one after the other, the last one first; of calls that overlapped. */
   reversed: Seen | undefined;
-}
-
-interface Claim {
-  readonly time: number;
-  readonly text: string;
 }
 
 /** More calls that overlapped are not tried in another order. */
@@ -286,16 +289,6 @@ class Verifier {
     return undefined;
   }
 
-  async #claims(): Promise<Claim[]> {
-    const claims: Claim[] = [];
-    for await (const line of readTrace(this.#parts.trace)) {
-      if (!('record' in line) || line.record.type !== 'claim') continue;
-      const text = recordData(line.record)?.toString('utf8');
-      if (text !== undefined) claims.push({ time: Date.parse(line.record.time), text });
-    }
-    return claims;
-  }
-
   #request({ call, recorded, replayed }: PlayedRequest, tools: Map<string, Annotations>, run: number): void {
     const result = recorded?.result as Readonly<Record<string, unknown>> | undefined;
     if (call.method === 'tools/list' && Array.isArray(result?.['tools'])) {
@@ -389,7 +382,7 @@ class Verifier {
     let last: StateRecord | undefined;
     let first: StateRecord | undefined;
     const history: SessionEvent[] = [];
-    const claims = await this.#claims();
+    const claims = [...this.#parts.claims];
     for (const turn of this.#turns) {
       const isFirst = turn.group[0] === turn.turn;
       if (isFirst && last !== undefined) {
@@ -415,7 +408,11 @@ class Verifier {
         const judgements = await this.#parts.invariants(interval, contents);
         const sessionCaps = [...caps, ...this.#sessionCaps()];
         const verdict = reduce(judgements.length > 0 ? judgements : [NO_RULE], sessionCaps);
-        parts.push({ type: 'session', verdict, changes: show(changes, contents) });
+        parts.push({
+          type: 'session',
+          verdict: await this.#withClaim(verdict, last, changes),
+          changes: show(changes, contents),
+        });
       }
     }
     const command: Command | undefined = open?.command;
@@ -433,6 +430,17 @@ class Verifier {
       tally: tally(parts.map(({ verdict }) => verdict)),
       timing: { start: this.#start, restore: this.#restore, total: now() - began },
     };
+  }
+
+  async #withClaim(
+    verdict: Verdict,
+    last: StateRecord | undefined,
+    changes: readonly Change[],
+  ): Promise<Verdict> {
+    const { claims, claim } = this.#parts;
+    const said = claims.at(-1);
+    if (said === undefined || claim === undefined) return verdict;
+    return withClaim(verdict, await claim(said, last && this.#known(last), changes));
   }
 
   #integrity(): Integrity {

@@ -21,6 +21,7 @@ import { shownChanges } from './shown-changes.js';
 import type { Verification } from './verification.js';
 import { judgeInvariants } from './verify-invariants.js';
 import { verifyTrace } from './verify-trace.js';
+import { checkClaim, claimsOf, unchecked } from './verify-claims.js';
 import { compareWorld, replayEnvironment } from './verify-world.js';
 
 export interface VerifyOptions extends LoginOptions {
@@ -35,6 +36,9 @@ export interface VerifyOptions extends LoginOptions {
   readonly server?: readonly string[];
   readonly snapshots?: string;
   readonly state?: string;
+  readonly checker?: readonly [string, ...string[]];
+  /** False: what was claimed is not looked at. */
+  readonly claimAxis?: boolean;
   readonly acks?: boolean;
   readonly attest?: boolean;
   readonly sink: string;
@@ -75,6 +79,7 @@ export async function verifyFile(
   const { command, upstream } = open;
   const caps: Cause[] = [];
   if (upstream !== undefined) caps.push('REMOTE_SERVER');
+  const hide = [home, resolve(snapshots)].filter((folder) => existsSync(folder));
   const policy = policyOf(options);
   const roots = state?.roots ?? [];
   if (
@@ -111,13 +116,31 @@ export async function verifyFile(
       policy: { digest: policy.digest, ...(options.policy === undefined ? {} : { file: options.policy }) },
       caps,
       attested,
+      claims: await claimsOf(path, open.session),
+      claim:
+        options.claimAxis === false
+          ? undefined
+          : async (claim, last, changes) => {
+              const { checker } = options;
+              if (checker === undefined || store === undefined || last === undefined) return unchecked(claim);
+              const cwd = state?.roots?.[0] ?? process.cwd();
+              const given = {
+                checker,
+                store,
+                state: last,
+                cwd,
+                env,
+                hide,
+              };
+              return checkClaim(claim, changes, { ...given, patience: CHECK_PATIENCE });
+            },
       invariants: (interval, contents) => judgeInvariants(policy, interval, contents),
       show: shownChanges,
       turn: options.turn,
       isolated: options.isolated === true,
       replays: options.replays,
       timeout: options.timeout * 1000,
-      hide: [home, resolve(snapshots)].filter((folder) => existsSync(folder)),
+      hide,
       onProgress,
       signal,
       now: Date.now,
@@ -163,6 +186,9 @@ function serverOf(
 
 /** How long verdicts may take to be acknowledged, milliseconds. */
 const PATIENCE = 10_000;
+
+/** How long a checker, and the check that it wrote, may take; milliseconds. */
+const CHECK_PATIENCE = 120_000;
 
 const EXIT_OF = { PASS: EXIT.good, WARN: EXIT.good, UNVERIFIED: EXIT.undecided, FAIL: EXIT.bad } as const;
 
@@ -223,6 +249,8 @@ export function register(program: Command): void {
     .option('--replays <n>', 'sessions that are played at most; two are needed for a FAIL', count, 2)
     .option('--timeout <seconds>', 'how much longer a call may take than it took', seconds, 10)
     .option('--server <command...>', 'command line of the server, in place of the recorded one')
+    .option('--checker <command...>', 'is given what was claimed, and prints a program that checks it')
+    .option('--no-claim-axis', 'what was claimed is not looked at')
     .option('--acks', 'hold the trace against what the log signed for')
     .option('--attest', 'send the verdicts to the log, with the token of a verifier; implies --acks')
     .option('--sink <name>', 'with --attest: name of the sink', sinkName, 'verifier')

@@ -1,7 +1,13 @@
 /**
  * A recorded session run again: its script, a server that is talked to once more, and what came of it. Judges nothing.
  */
-export { type ContainedOptions, type ContainedServer, startContained } from './contained.js';
+export {
+  type ContainedOptions,
+  type ContainedRun,
+  type ContainedServer,
+  runContained,
+  startContained,
+} from './contained.js';
 export { type Answer, BOUNDS, type Bounds, Conversation, type Server, type Silence } from './conversation.js';
 export {
   requestKey,

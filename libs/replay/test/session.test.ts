@@ -237,7 +237,7 @@ describe('session mode', () => {
   });
 
   test.each([
-    ['silent', 'REPLAY_TIMEOUT', 100, 'x -> x'],
+    ['silent', 'REPLAY_TIMEOUT', 1_500, 'x -> x'],
     ['die', 'REPLAY_DIED', 5_000, 'x -> REPLAY_DIED'],
     ['flood', 'REPLAY_FLOODED', 5_000, 'x -> REPLAY_FLOODED'],
   ])('a server that does "%s" is %s within its time', async (tool, silence, timeout, after) => {

@@ -64,6 +64,7 @@ const TABLE = {
   GROUP_TOO_LARGE: ['cap', 'too many calls overlapped to try their orders'],
   REMOTE_SERVER: ['cap', 'the server runs elsewhere and can not be replayed'],
   NOT_REPLAYED: ['cap', 'the call was not replayed'],
+  CLAIM_UNDECIDED: ['cap', 'the check of a claim came to no end'],
   INVARIANT_UNDECIDED: ['cap', 'a rule could not be decided'],
   NOTHING_JUDGED: ['cap', 'nothing could be judged'],
 } as const satisfies Record<string, readonly [Effect, string]>;
