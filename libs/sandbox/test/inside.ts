@@ -8,7 +8,8 @@ import { onTestFinished } from 'vitest';
 import type { Denial } from '../src/denial.js';
 import { DEFAULT_POLICY, type SandboxPolicy } from '../src/policy.js';
 import type { SandboxRecord } from '../src/record.js';
-import { prepare, type SandboxHost } from '../src/sandbox.js';
+import type { SandboxHost } from '../src/prepared.js';
+import { prepare } from '../src/sandbox.js';
 
 export interface Ended {
   readonly code: number | null;
