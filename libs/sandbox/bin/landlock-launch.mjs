@@ -16,6 +16,10 @@ const fcntl = libc.func('int fcntl(int fd, int command, ...)');
 const setenv = libc.func('int setenv(const char *name, const char *value, int overwrite)');
 const execvp = libc.func('int execvp(const char *file, const char **argv)');
 
+/** What root keeps, as under bubblewrap: work on files of any owner, and nothing else that root can do. */
+const KEPT = [0, 1, 3];
+const [LAST_CAPABILITY, PR_CAPBSET_DROP, PR_CAP_AMBIENT, CLEAR_ALL] = [63, 24, 47, 4];
+const [CAPSET, CAPABILITY_VERSION_3] = [process.arch === 'x64' ? 126 : 91, 0x20080522];
 const [CREATE_RULESET, ADD_RULE, RESTRICT_SELF] = [444, 445, 446];
 const PR_SET_SECCOMP = 22;
 const PR_SET_NO_NEW_PRIVS = 38;
@@ -55,6 +59,22 @@ check(
   prctl(PR_SET_NO_NEW_PRIVS, 'unsigned long', 1, 'unsigned long', 0, 'unsigned long', 0, 'unsigned long', 0),
   'no_new_privs',
 );
+const NONE = ['unsigned long', 0, 'unsigned long', 0, 'unsigned long', 0];
+if (process.getuid() === 0) {
+  prctl(PR_CAP_AMBIENT, 'unsigned long', CLEAR_ALL, ...NONE);
+  for (let capability = 0; capability <= LAST_CAPABILITY; capability++) {
+    // Fails for numbers beyond the last one that the kernel knows.
+    if (!KEPT.includes(capability)) prctl(PR_CAPBSET_DROP, 'unsigned long', capability, ...NONE);
+  }
+  const header = Buffer.alloc(8);
+  header.writeUInt32LE(CAPABILITY_VERSION_3, 0);
+  // Two times effective, permitted, inheritable, 32 capabilities each.
+  const sets = Buffer.alloc(24);
+  const kept = KEPT.reduce((bits, capability) => bits | (1 << capability), 0);
+  sets.writeUInt32LE(kept, 0);
+  sets.writeUInt32LE(kept, 4);
+  check(syscall(CAPSET, 'void *', header, 'void *', sets), 'capset');
+}
 const program = filter === undefined ? undefined : readFileSync(filter);
 if (filter !== undefined) closeSync(filter);
 // The rest of the environment is there already.

@@ -34,7 +34,12 @@ export interface LandlockPlan {
   readonly rules: readonly (readonly [path: string, access: number])[];
 }
 
-const DEVICES = ['/dev/null', '/dev/zero', '/dev/full', '/dev/tty', '/dev/ptmx', '/dev/pts', '/dev/shm'];
+/**
+ * All that is had of `/dev`. Not terminals, which are the user's own, and not shared memory, which is everybody's: there
+ * is no other in its place.
+ */
+const WRITABLE_DEVICES = ['/dev/null', '/dev/zero', '/dev/full'];
+const READABLE_DEVICES = [...WRITABLE_DEVICES, '/dev/random', '/dev/urandom'];
 
 /** `abi`: version of Landlock, at least 1. `temporary`: a private folder. */
 export function landlockPlan(
@@ -54,17 +59,18 @@ export function landlockPlan(
     rules: [
       // Names can be listed everywhere: a right to a folder is one to all below it, so a hole can't be left for one.
       ['/', READ_DIR],
-      ...readable(
-        '/',
-        hidden.map(({ path }) => path),
-      ).map((path): [string, number] => [path, READ_FILE]),
+      ...readable('/', [...hidden.map(({ path }) => path), '/dev']).map((path): [string, number] => [
+        path,
+        READ_FILE,
+      ]),
       ...writable.map((path): [string, number] => [
         path,
         write + READ_DIR + (hidden.some((each) => within(each.path, path)) ? 0 : READ_FILE),
       ]),
-      ...DEVICES.flatMap((path): [string, number][] => {
+      ...READABLE_DEVICES.flatMap((path): [string, number][] => {
         const seen = look(path);
-        return seen === undefined ? [] : [[seen.path, seen.folder ? write : onFiles]];
+        const access = READ_FILE + (WRITABLE_DEVICES.includes(path) ? onFiles : 0);
+        return seen === undefined ? [] : [[seen.path, access]];
       }),
     ],
   };
@@ -89,6 +95,8 @@ export function landlockHoles(policy: SandboxPolicy, abi: number, filtered: bool
     'utime',
     'xattr',
     'udp',
+    'list',
+    'host-network',
     ...(networked || abi < 4 ? (['network'] as const) : []),
     ...(policy.profile === 'strict' && filtered ? [] : (['unix-socket'] as const)),
     ...(abi < 6 ? (['abstract-socket', 'signal'] as const) : []),

@@ -547,12 +547,15 @@ export const ESCAPE_ATTEMPTS: Readonly<Record<EscapeId, Attempt>> = {
     const native = privately(inside);
     const [OPEN_TREE_CLONE, MOVE_MOUNT_F_EMPTY_PATH, MOUNT_ATTR_RDONLY] = [1, 4, 1n];
     const tree = native.call('open_tree', CWD, cString(inside.folder), OPEN_TREE_CLONE);
-    const attributes = Buffer.alloc(32);
-    attributes.writeBigUInt64LE(MOUNT_ATTR_RDONLY, 8);
-    const AT_EMPTY_PATH = 0x1000;
-    native.call('mount_setattr', tree, cString(''), AT_EMPTY_PATH, attributes, attributes.length);
-    native.call('move_mount', tree, cString(''), CWD, cString(inside.own), MOVE_MOUNT_F_EMPTY_PATH);
-    closeSync(tree);
+    try {
+      const attributes = Buffer.alloc(32);
+      attributes.writeBigUInt64LE(MOUNT_ATTR_RDONLY, 8);
+      const AT_EMPTY_PATH = 0x1000;
+      native.call('mount_setattr', tree, cString(''), AT_EMPTY_PATH, attributes, attributes.length);
+      native.call('move_mount', tree, cString(''), CWD, cString(inside.own), MOVE_MOUNT_F_EMPTY_PATH);
+    } finally {
+      closeSync(tree);
+    }
     return overwrite(join(inside.own, 'victim'));
   },
   tmpfs: (inside) => {
@@ -837,9 +840,13 @@ export const ESCAPE_ATTEMPTS: Readonly<Record<EscapeId, Attempt>> = {
     let refusal: unknown;
     for (const path of plan.credentials) {
       try {
-        const stat = statSync(path);
-        if (stat.isDirectory() ? readdirSync(path).length > 0 : readFileSync(path).length > 0)
-          return `read ${path}`;
+        const files = statSync(path).isDirectory()
+          ? readdirSync(path, { withFileTypes: true, recursive: true })
+              .filter((entry) => entry.isFile())
+              .map((entry) => join(entry.parentPath, entry.name))
+          : [path];
+        const [file] = files;
+        if (file !== undefined && readFileSync(file).length >= 0) return `read ${file}`;
         refusal = new SyscallError('ENOENT', 'read');
       } catch (error) {
         refusal = error;

@@ -69,6 +69,9 @@ const WITH_VICTIM: readonly EscapeId[] = [
   'pidfd-getfd',
   'prlimit',
 ];
+const LATE_SOURCE = 'late-mount';
+const MS_BIND = 4096;
+const MNT_DETACH = 2;
 const PLANTED = 'user.planted';
 const LONG_AGO = 1_000_000_000;
 const FS_IOC_GETFLAGS = 0x8008_6601;
@@ -133,7 +136,7 @@ export class Stage {
       outside,
       outsideTmp,
       outsideShm,
-      mountsLate: process.getuid?.() === 0 && this.#native !== undefined,
+      mountsLate: this.#prepareMount(join(outside, LATE_SOURCE)),
       hiddenFolder: join(outside, 'hidden'),
       hiddenFile: join(outside, 'secrets', 'file'),
       hiddenReplaced: join(outside, 'secrets', 'replaced'),
@@ -165,6 +168,8 @@ export class Stage {
       join(outside, 'escape-hidden-write'),
     );
     for (const row of ROWS) this.#plant(this.#folderOf(plan, row), row);
+    mkdirSync(join(outside, 'escape-late-mount'));
+    writeFileSync(join(outside, 'escape-late-mount', 'victim'), 'untouched\n');
     plan.handles = this.#handlesOf({
       'escape-write-handle': join(outside, 'escape-write-handle', 'victim'),
       'escape-hidden-handle': plan.hiddenFile,
@@ -178,6 +183,20 @@ export class Stage {
     return plan;
   }
 
+  /** What is mounted elsewhere, later. */
+  #prepareMount(folder: string): boolean {
+    mkdirSync(folder);
+    return (
+      this.#perhaps((native) => {
+        native.call('mount', cString('belay-probe'), cString(folder), cString('tmpfs'), 0, null);
+        this.#cleanUps.push(() => {
+          this.#perhaps(() => native.call('umount2', cString(folder), MNT_DETACH));
+        });
+        return true;
+      }) === true
+    );
+  }
+
   #folder(parent: string, prefix: string): string {
     const made = mkdtempSync(join(parent, prefix));
     this.#cleanUps.push(() => {
@@ -188,6 +207,7 @@ export class Stage {
 
   /** Where a row's own things outside are. */
   #folderOf(plan: ProbePlan, row: string): string | undefined {
+    if (row === 'escape-late-mount') return join(plan.outside, LATE_SOURCE);
     if (row === 'escape-write-tmp') return join(plan.outsideTmp, row);
     if (row === 'escape-write-shm') return plan.outsideShm && join(plan.outsideShm, row);
     const known = rowOf(row);
@@ -372,16 +392,14 @@ export class Stage {
     // As whoever stores a new token does it.
     writeFileSync(`${hiddenReplaced}.new`, this.#secret);
     renameSync(`${hiddenReplaced}.new`, hiddenReplaced);
-    const row = 'escape-late-mount';
     if (mountsLate && !this.#lateCame) {
-      const folder = join(outside, row);
-      const MNT_DETACH = 2;
+      const [source, folder] = [join(outside, LATE_SOURCE), join(outside, 'escape-late-mount')];
       this.#perhaps((native) => {
-        native.call('mount', cString('belay-probe'), cString(folder), cString('tmpfs'), 0, null);
+        // In one step what was made before: whoever waits for it finds it whole.
+        native.call('mount', cString(source), cString(folder), null, MS_BIND, null);
         this.#cleanUps.push(() => {
           this.#perhaps(() => native.call('umount2', cString(folder), MNT_DETACH));
         });
-        this.#plant(folder, row);
       });
     }
     if (this.#late !== undefined && !this.#lateCame)

@@ -158,7 +158,7 @@ const REFUSERS: Readonly<Record<string, string>> = {
 };
 
 /** What the filter answers with. */
-const BY_FILTER = new Set(['EPERM', 'ENOSYS', 'EAFNOSUPPORT']);
+const BY_FILTER = new Set(['EPERM', 'ENOSYS', 'EAFNOSUPPORT', 'EOPNOTSUPP']);
 
 function refusedBy(
   errno: string,

@@ -10,7 +10,8 @@ import type { FilterClass } from './seccomp.js';
  * sockets of this machine can be connected to; `late-unix-socket`: those made after the start, outside of what is
  * private. `fifo`: named pipes of this machine can be written, read-only mount or not. `abstract-socket`: sockets without
  * a path. `late-mount`: what is mounted on this machine after the start can be
- * written. `late-secret`: a hidden file that is replaced after the start can be read. `read`: what is hidden can be read.
+ * written. `late-secret`: a hidden file that is replaced after the start can be read. `read`: what is hidden can be read;
+ * `list`: names of what is hidden can be. `host-network`: interfaces of this machine are seen.
  * `signal`, `host-process`: processes of this machine can be signalled, are seen. `filter`: there is no filter for this
  * architecture. `not-measured`: nobody has run this back end on its platform.
  */
@@ -27,6 +28,8 @@ export type Hole =
   | 'abstract-socket'
   | 'fifo'
   | 'read'
+  | 'list'
+  | 'host-network'
   | 'write'
   | 'signal'
   | 'host-process'

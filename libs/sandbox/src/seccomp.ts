@@ -20,6 +20,7 @@ export type FilterClass =
   | 'namespace'
   | 'terminal'
   | 'socket-family'
+  | 'fast-open'
   | 'unix-socket'
   | 'newer-call'
   | 'untraced'
@@ -43,6 +44,7 @@ const X32_BIT = 0x40000000;
 const EPERM = 1;
 const ENOSYS = 38;
 const EAFNOSUPPORT = 97;
+const EOPNOTSUPP = 95;
 
 const AF = { unix: 1, inet: 2, inet6: 10, netlink: 16 } as const;
 const CLONE_NEWUSER = 0x10000000;
@@ -50,6 +52,7 @@ const CLONE_NEWUSER = 0x10000000;
 const CLONE_UNTRACED = 0x00800000;
 /** Gives whoever installs a filter a say that comes before ours to a tracer. */
 const NEW_LISTENER = 8;
+const MSG_FASTOPEN = 0x20000000;
 const TIOCSTI = 0x5412;
 const TIOCLINUX = 0x541c;
 
@@ -132,6 +135,9 @@ const SOCKET = each(41, 198);
 const IOCTL = each(16, 29);
 const CLONE = each(56, 220);
 const UNSHARE = each(272, 97);
+const SENDTO = each(44, 206);
+const SENDMSG = each(46, 211);
+const SENDMMSG = each(307, 269);
 const SECCOMP = each(317, 277);
 /**
  * Calls that are too new for a tracer to tell of, and have an older form that everybody goes back to: fchmodat2, and from
@@ -209,6 +215,15 @@ export function seccompFilter({ arch, strict, traced }: FilterOptions): Buffer {
   ] as const) {
     program.push(...onArgument(numbers[arch], index, [when(JSET, bits, 1), give(errno(EPERM))]));
   }
+  // Connects without connect(2), which is all that Landlock looks at. Programs go back to that one.
+  for (const [numbers, index] of [
+    [SENDTO, 3],
+    [SENDMSG, 2],
+    [SENDMMSG, 3],
+  ] as const) {
+    const refusal = give(errno(EOPNOTSUPP));
+    program.push(...onArgument(numbers[arch], index, [when(JSET, MSG_FASTOPEN, 1), refusal]));
+  }
   program.push(
     ...onArgument(IOCTL[arch], 1, [skipWhen(JEQ, TIOCSTI, 1), when(JEQ, TIOCLINUX, 1), give(errno(EPERM))]),
   );
@@ -266,6 +281,7 @@ export function filterClasses({ strict, traced }: Omit<FilterOptions, 'arch'>): 
     'namespace',
     'terminal',
     'socket-family',
+    'fast-open',
     ...(strict ? (['unix-socket'] as const) : []),
   ];
   return traced ? { told: whole, silent: byArgument } : { told: [], silent: [...whole, ...byArgument] };

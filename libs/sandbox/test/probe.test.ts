@@ -91,7 +91,7 @@ describe('the check', () => {
     expect(report.reasons).toEqual([]);
     expect(report.rows.map(({ row }) => row)).toEqual(rows);
     expect(named(report, 'allowed')).toEqual(
-      expect.arrayContaining(['escape-tcp-loopback', 'escape-udp-loopback', 'escape-tcp-fastopen']),
+      expect.arrayContaining(['escape-tcp-loopback', 'escape-udp-loopback']),
     );
   });
 
