@@ -220,7 +220,7 @@ export function plain(atom: Atom): Atom {
 }
 
 /** Made of literals only. */
-function isConstant(e: Expr): boolean {
+export function isConstant(e: Expr): boolean {
   switch (e.k) {
     case 'literal':
       return true;

@@ -446,6 +446,8 @@ class Comparison {
             : 'test-skipped';
       this.#push(cause, test, test.test.fn.line, other, worst.line);
     }
+    if (test.test.certain !== false && other.test.certain === false)
+      this.#push('test-not-collected', test, test.test.fn.line, other, other.test.fn.line);
     if (!other.in.collected && test.in.collected && test.test.support !== true)
       this.#push('test-not-collected', test, test.test.fn.line, other, other.test.fn.line);
     const [drawn, now] = [test.run.tables, other.run.tables];

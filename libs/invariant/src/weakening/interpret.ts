@@ -5,10 +5,11 @@
  */
 
 import type { Atom } from './assertion.js';
-import { constantTruth, formula, keyOf, plain, runs, throws } from './assertion.js';
+import { constantTruth, formula, isConstant, keyOf, plain, runs, throws } from './assertion.js';
 import type { Call, Env, Expr, Func, Stmt } from './code.js';
 import {
   FALSE,
+  NOTHING,
   TRUE,
   bind,
   call,
@@ -63,7 +64,12 @@ export interface Run {
   readonly truncated: boolean;
 }
 
+/** Methods that change what they are called on. */
+const MUTATORS =
+  /^(append|push|extend|insert|add|update|set|pop|shift|unshift|remove|delete|clear|splice|sort|reverse|setdefault|put|fill|push_back|addAll)$/;
 const MAX_ASSERTIONS = 3_000;
+/** Resolving with it only keeps an expression within bounds. */
+const NO_NAMES: Env = new Map([['', NOTHING]]);
 const MAX_ROWS = 200;
 const MAX_STEPS = 40_000;
 const MAX_DEPTH = 4;
@@ -154,6 +160,12 @@ class Interpreter {
     for (const { target, op } of assigned) {
       for (const each of namesOf(target)) times.set(each, (times.get(each) ?? 0) + (op === '=' ? 1 : 2));
     }
+    for (const e of exprsOf(stmts)) {
+      for (const each of within(e)) {
+        if (each.k === 'call' && each.callee.k === 'member' && MUTATORS.test(each.callee.name))
+          times.set(dotted(each.callee.of), 2);
+      }
+    }
     for (const { target, value } of assigned) {
       if (namesOf(target).every((each) => times.get(each) === 1)) bind(target, resolve(value, env), env);
     }
@@ -212,11 +224,17 @@ class Interpreter {
         const flow = this.#eval(stmt.value, frame, stmt.line, { used: true });
         this.#standIn(stmt.target, stmt.value, frame, stmt.line);
         const value = resolve(stmt.value, env);
-        bind(
-          stmt.target,
-          stmt.op === '=' ? value : { k: 'other', parts: [resolve(stmt.target, env), stmt.op, value] },
-          env,
-        );
+        const { target } = stmt;
+        if (target.k === 'member' || target.k === 'index') {
+          // What is set on an object is only known to be there where the object is the test's own.
+          if (target.k === 'member' && /^(self|this|cls)$/.test(dotted(target.of))) bind(target, value, env);
+          this.#mutated(target.of, ['set', value], env);
+        } else
+          bind(
+            target,
+            stmt.op === '=' ? value : { k: 'other', parts: [resolve(target, env), stmt.op, value] },
+            env,
+          );
         return flow;
       }
       case 'function':
@@ -386,11 +404,19 @@ class Interpreter {
         (catches.length === 0 || catches.some((each) => catchesAssertions.test(each))) && !this.#speaks(body),
     );
     const quiet = swallows && frame.reach === 'reached';
-    const flow = this.#walk(stmt.body, quiet ? { ...frame, reach: 'swallowed' } : frame);
+    // Names that are given values inside may not have got them.
+    const inner: Frame =
+      stmt.handlers.length > 0
+        ? { ...frame, env: new Map(env), ...(quiet ? { reach: 'swallowed' } : {}) }
+        : frame;
+    const flow = this.#walk(stmt.body, inner);
+    if (inner !== frame) this.#join(env, [inner.env]);
     for (const [at, handler] of stmt.handlers.entries()) {
       caught(at);
       const guard = { text: `caught ${handler.catches.join(' or ')}`, place: false };
-      this.#walk(handler.body, { ...frame, env: new Map(env), guards: [...frame.guards, guard] });
+      const handled = new Map(env);
+      this.#walk(handler.body, { ...frame, env: handled, guards: [...frame.guards, guard] });
+      this.#join(env, [handled]);
     }
     this.#walk(stmt.last, frame);
     return stmt.handlers.length > 0 ? 'on' : flow;
@@ -429,9 +455,27 @@ class Interpreter {
   }
 
   #truth(cond: Expr, env: Env): boolean | undefined {
-    const known = formula(resolve(cond, env), true, this.#dialect.predicate).map(constantTruth);
+    const atoms = formula(resolve(cond, env), true, this.#dialect.predicate);
+    // `x == x` is false of a number that is none: only what is made of literals is known.
+    const known = atoms.map((atom) =>
+      atom.expected && !isConstant(atom.expected) ? undefined : constantTruth(atom),
+    );
     if (known.includes(false)) return false;
     return known.every((each) => each === true) ? true : undefined;
+  }
+
+  /** A list or record written out that is changed afterwards is no longer what was written. */
+  #mutated(of: Expr, how: readonly (string | Expr)[], env: Map<string, Expr>): void {
+    if (of.k !== 'name' && of.k !== 'member') return;
+    const key = dotted(of);
+    const value = env.get(key);
+    if (
+      value &&
+      (value.k === 'list' || value.k === 'record' || (value.k === 'other' && value.parts[1] === 'then'))
+    ) {
+      const parts = value.k === 'other' ? value.parts : [value, 'then'];
+      env.set(key, resolve({ k: 'other', parts: [...parts, ...how] }, NO_NAMES));
+    }
   }
 
   /** Names given other values on some of the ways here have both. */
@@ -557,8 +601,11 @@ class Interpreter {
         frame,
         at,
       );
-    } else if (how.statement)
+    } else if (how.statement) {
+      if (e.callee.k === 'member')
+        this.#mutated(e.callee.of, [last, ...e.args.map(({ value }) => resolve(value, env))], env);
       this.#calls.push({ e: resolve(e, env), frame: { ...frame, guards: frame.guards }, line: at });
+    }
     // `cases.forEach(([a, b]) => ...)` is a loop.
     const [first] = e.args;
     if (
@@ -664,17 +711,21 @@ class Interpreter {
       inside: [...frame.inside, fn],
       site: frame.site ?? line,
     });
+    if (frame.env.get(fn.name)?.k === 'function') this.#shared(fn, env, frame.env);
   }
 
   #callback(fn: Func, frame: Frame, args: readonly Expr[]): void {
     if (frame.depth >= 4 * MAX_DEPTH || frame.inside.includes(fn)) return;
     const env = new Map(frame.env);
     for (const [at, param] of fn.params.entries()) bind(param, args[at] ?? name(`$arg${at}`), env);
-    // Sees and changes the variables around it.
-    const before = new Map(frame.env);
     this.#walk(fn.body, { ...frame, env, depth: frame.depth + 1, inside: [...frame.inside, fn] });
-    for (const [key, value] of env)
-      if (before.has(key) && before.get(key) !== value) frame.env.set(key, value);
+    this.#shared(fn, env, frame.env);
+  }
+
+  /** A function changes the variables around it, when it is called: they may have either value. */
+  #shared(fn: Func, inner: Env, env: Map<string, Expr>): void {
+    const own = new Set(fn.params.flatMap(namesOf));
+    this.#join(env, [new Map([...inner].filter(([key]) => env.has(key) && !own.has(key)))]);
   }
 
   #skip(kind: Skip['kind'], frame: Frame, line: number, condition?: Expr): void {
@@ -714,7 +765,7 @@ class Interpreter {
         expected: atom.expected ? print(atom.expected) : [],
         guards: frame.guards,
         reach: frame.reach,
-        constant: constantTruth(atom),
+        constant: isEmptyTalk(raw, atom) ? constantTruth(atom) : undefined,
         line: frame.site ?? line,
       });
     }
@@ -761,6 +812,16 @@ class Interpreter {
       }),
     ];
   }
+}
+
+/**
+ * Whether an atom that always holds does so by what is written. `old = f(); change(); assert f() == old` comes to
+ * `f() == f()` and says something all the same.
+ */
+function isEmptyTalk(raw: Atom, atom: Atom): boolean {
+  if (!atom.expected || (isConstant(atom.subject) && isConstant(atom.expected))) return true;
+  if (raw.expected && printed(raw.subject) === printed(raw.expected)) return true;
+  return !print(atom.subject).includes('(');
 }
 
 /** The call with its chain of callees resolved, and its arguments as they are. */

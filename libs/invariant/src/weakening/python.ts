@@ -680,6 +680,8 @@ function table(names: Expr, rows: Expr): Table {
   };
 }
 
+const isUnit = (bases: string): boolean => /TestCase|Test\w*Case|Case\b/.test(bases);
+
 const decoratorsOf = (node: Syntax): Expr[] =>
   ofType(node, 'decorator').flatMap((each) => named(each).slice(0, 1).map(expr));
 
@@ -692,7 +694,26 @@ export function python(root: Syntax): TestFile {
   const mocks: Mock[] = [];
   const uncollected = new Set<string>();
   const top = named(root);
-  const prelude = top.flatMap((node) => (node.type === 'expression_statement' ? stmt(node) : []));
+  const prelude = top.flatMap((node) => (/_definition$/.test(node.type) ? [] : stmt(node)));
+  // Classes that a class of tests of this file takes over.
+  const bases = new Map(
+    top.flatMap((node): [string, string][] => {
+      const inner = node.type === 'decorated_definition' ? field(node, 'definition') : node;
+      return inner?.type === 'class_definition'
+        ? [[field(inner, 'name')?.text ?? '', field(inner, 'superclasses')?.text ?? '']]
+        : [];
+    }),
+  );
+  const inherited = new Set<string>();
+  const inherit = (called: string): void => {
+    for (const each of (bases.get(called) ?? '').match(/\w+/g) ?? []) {
+      if (bases.has(each) && !inherited.has(each)) {
+        inherited.add(each);
+        inherit(each);
+      }
+    }
+  };
+  for (const [called, from] of bases) if (isUnit(from) || called.startsWith('Test')) inherit(called);
 
   for (const each of prelude) {
     if (each.k !== 'assign') {
@@ -730,6 +751,7 @@ export function python(root: Syntax): TestFile {
     fields: readonly Stmt[],
     inClass: boolean,
     isTest: boolean,
+    certain = true,
   ): void => {
     const definition = node.type === 'decorated_definition' ? field(node, 'definition') : node;
     if (!definition) return;
@@ -751,6 +773,7 @@ export function python(root: Syntax): TestFile {
           : each,
       );
       tests.push({
+        ...(certain ? {} : { certain }),
         path: [...path, fn.name],
         fn,
         tables,
@@ -766,7 +789,7 @@ export function python(root: Syntax): TestFile {
     const called = field(definition, 'name')?.text ?? '';
     defined.add(called);
     const body = field(definition, 'body');
-    const bases = field(definition, 'superclasses')?.text ?? '';
+    const superclasses = field(definition, 'superclasses')?.text ?? '';
     const members = body ? named(body) : [];
     const functions = members.flatMap((each) =>
       each.type === 'function_definition'
@@ -778,8 +801,11 @@ export function python(root: Syntax): TestFile {
     const hasInit = functions.some(
       (each) => each?.type === 'function_definition' && field(each, 'name')?.text === '__init__',
     );
-    const unit = /TestCase|Test\w*Case|Case\b/.test(bases);
-    const collected = unit || ((called.startsWith('Test') || /Test/.test(bases)) && !hasInit);
+    const unit = isUnit(superclasses);
+    const sure =
+      unit || inherited.has(called) || ((called.startsWith('Test') || /Test/.test(superclasses)) && !hasInit);
+    // A class that nothing here makes a test of may be one by a class elsewhere, if it is named like it.
+    const collected = sure || /Test|Mixin|Base|Case/.test(called);
     const inner = members.flatMap((each) => (each.type === 'expression_statement' ? stmt(each) : []));
     const head: Head = {
       skips: [...around.skips, ...own.skips],
@@ -806,7 +832,16 @@ export function python(root: Syntax): TestFile {
         : [],
     );
     for (const each of members)
-      collect(each, [...path, called], head, [...setups, ...before], [...fields, ...asSelf], true, collected);
+      collect(
+        each,
+        [...path, called],
+        head,
+        [...setups, ...before],
+        [...fields, ...asSelf],
+        true,
+        collected,
+        sure,
+      );
   };
 
   for (const node of top) {

@@ -38,6 +38,8 @@ export interface TestCase {
   readonly prelude: readonly Stmt[];
   /** Run before it: their skips and mocks are its own. */
   readonly setups: readonly Func[];
+  /** False: it only runs where some class that is not seen here takes it over. */
+  readonly certain?: boolean;
   /** No test, but what tests of other files assert with. */
   readonly support?: boolean;
   /** Said by its head (`@Test(expected = ...)`, `#[should_panic]`): its body ends in this. */
