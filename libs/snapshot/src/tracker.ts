@@ -79,6 +79,8 @@ export interface TrackerContext {
   readonly totals: { entries: number; bytes: number };
   /** Undefined: nobody tells what changed, every capture looks at everything. */
   watches: Watches | undefined;
+  /** The content of a file that looks like this, where that is known without reading it. */
+  readonly contentOf?: (stat: Stat) => Buffer | undefined;
 }
 
 /** Something may have changed in a file although it looks the same: read it. */
@@ -273,6 +275,7 @@ export class Tracker {
   /** The watch on an entry has ended by itself: its inode is gone. Another may have come with its name and number. */
   lost(id: number): void {
     const { index } = this;
+    const watch = index.watch[id] as number;
     index.watch[id] = NONE;
     if (index.kind[id] === KIND.FREE) return;
     if (index.kind[id] === KIND.DIR) {
@@ -282,7 +285,10 @@ export class Tracker {
     }
     this.#watched.delete(this.#inodeKey(id));
     if ((index.nlink[id] as number) > 1) this.#linked(id);
-    this.#force(id);
+    for (const link of index.linksOf(id)) {
+      if (index.watch[link] === watch) index.watch[link] = NONE;
+      this.#force(link);
+    }
   }
 
   /**
@@ -364,6 +370,21 @@ export class Tracker {
 
   absolute(id: number): Buffer {
     return joinPath(this.root, this.index.path(id));
+  }
+
+  /** The content of the inode, if it looks as it did when it was read and nothing was told of it since. */
+  contentIfSame(stat: Stat): Buffer | undefined {
+    const { index } = this;
+    for (const id of index.inode(undefined, stat.ino)) {
+      const same =
+        index.kind[id] === KIND.FILE &&
+        ((index.flags[id] as number) & FIRM) === 0 &&
+        index.ctime[id] === stat.ctime &&
+        index.mtime[id] === stat.mtime &&
+        index.size[id] === stat.size;
+      if (same && !this.obstacles.has(id)) return index.content(id);
+    }
+    return undefined;
   }
 
   // What is to be done.
@@ -537,10 +558,16 @@ export class Tracker {
     }
     totals.bytes += stat.size;
     this.#watchFile(id);
-    const left = named ? undefined : this.#left.get(`${stat.dev}:${stat.ino}`);
-    if (left && left.size === stat.size && left.mtime === stat.mtime && left.ctime === stat.ctime)
-      index.setContent(id, left.content);
+    const content = named ? undefined : (this.#leftContent(stat) ?? this.#context.contentOf?.(stat));
+    if (content) index.setContent(id, content);
     else this.#queueRead(id);
+  }
+
+  #leftContent(stat: Stat): Buffer | undefined {
+    const left = this.#left.get(`${stat.dev}:${stat.ino}`);
+    return left?.size === stat.size && left.mtime === stat.mtime && left.ctime === stat.ctime
+      ? left.content
+      : undefined;
   }
 
   /** With all that is in it. */
@@ -908,7 +935,8 @@ export interface ChangeCounts {
   metadata: number;
 }
 
-function encode(entry: Entry): Buffer {
+/** An entry's canonical bytes. */
+export function encode(entry: Entry): Buffer {
   const bytes = Buffer.allocUnsafe(entrySize(entry));
   writeEntry(entry, bytes);
   return bytes;
@@ -917,7 +945,8 @@ function encode(entry: Entry): Buffer {
 const NO_PATH = Buffer.alloc(0);
 const NO_CONTENT = Buffer.alloc(DIGEST_BYTES);
 
-function howDifferent(before: Buffer | undefined, entry: Entry): keyof ChangeCounts {
+/** What a change is counted as; `before` are an entry's canonical bytes. */
+export function howDifferent(before: Buffer | undefined, entry: Entry): keyof ChangeCounts {
   if (before === undefined) return 'created';
   const { entry: old } = readEntry(NO_PATH, before);
   const same =

@@ -75,7 +75,8 @@ export class Watches {
     const target = this.#targets.get(watch);
     if (target?.tracker !== tracker || target.id !== id) return;
     for (const other of tracker.index.linksOf(id)) {
-      if (other === id || tracker.index.watch[other] !== watch) continue;
+      if (other === id) continue;
+      tracker.index.watch[other] = watch;
       this.#targets.set(watch, { tracker, id: other });
       return;
     }

@@ -58,14 +58,16 @@ const does = {
     step();
     chained = setInterval(step, 1);
   },
-  /** Writes files of a directory all the time until told not to. */
-  noise({ dir, on }) {
+  /** Writes files of a directory all the time until told not to; `busy`: without a pause. */
+  noise({ dir, on, busy }) {
     clearInterval(noise);
+    clearImmediate(noise);
     let n = 0;
     const step = () => {
       for (let i = 0; i < 20; i++) writeFileSync(`${dir}/noise-${n % 7}`, `${n++} ${'x'.repeat(n % 3000)}`);
+      if (busy) noise = setImmediate(step);
     };
-    if (on) noise = setInterval(step, 1);
+    if (on) noise = busy ? setImmediate(step) : setInterval(step, 1);
     else for (const name of readdirSync(dir)) statSync(`${dir}/${name}`);
   },
 };
