@@ -29,6 +29,7 @@ import {
   type Cause,
   compare,
   compareDeltas,
+  isRefresh,
   type Judgement,
   judgeTurn,
   reduce,

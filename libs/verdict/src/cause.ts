@@ -54,7 +54,7 @@ const TABLE = {
   PRE_STATE_WRONG: ['cap', 'the restored state has not the recorded digest'],
   POST_STATE_MISSING: ['cap', 'there is no state from after the call'],
   OVERSIZE: ['cap', 'the frame was too large to keep'],
-  CONTENT_TOO_LARGE: ['cap', 'a file is too large to compare'],
+  CONTENT_UNREADABLE: ['cap', 'a file is too large, or no text, to tell what it lost'],
   NO_ANSWER: ['cap', 'the recording has no answer'],
   CANCELLED: ['cap', 'the call was cancelled'],
   REPLAY_TIMEOUT: ['cap', 'the replayed server did not answer in time'],

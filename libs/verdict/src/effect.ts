@@ -149,9 +149,24 @@ function comparable(
   return text === undefined ? { change: summary, sha256 } : { change: summary, text };
 }
 
+const INDEX = /(?:^|\/)\.git(?:\/.*)?\/index$/;
+
+/**
+ * Whether an index of git was only refreshed: it lists what it listed, with other times and inodes beside it. Any look at
+ * a repository may do that, and in a copy it does; it is no change.
+ */
+export function isRefresh({ path, what, before, after }: PathChange, contentOf: ContentOf): boolean {
+  if (what !== 'modified' || !INDEX.test(path)) return false;
+  const [old, now] = [before, after].map((side) => {
+    const bytes = side?.content === undefined ? undefined : contentOf(side.content);
+    return bytes === undefined ? undefined : gitIndex(bytes);
+  });
+  return old !== undefined && old === now;
+}
+
 /** A form in which contents can be compared by tokens, or undefined. */
 function readable(path: string, bytes: Buffer): string | undefined {
-  if (/(?:^|\/)\.git(?:\/.*)?\/index$/.test(path)) return gitIndex(bytes);
+  if (INDEX.test(path)) return gitIndex(bytes);
   const raw = /(?:^|\/)\.git(?:\/.*)?\/objects\/[0-9a-f]{2}\/[0-9a-f]{38,62}$/.test(path)
     ? inflated(bytes)
     : bytes;

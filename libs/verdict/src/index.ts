@@ -10,6 +10,7 @@ export {
   type ContentOf,
   type Delta,
   isCache,
+  isRefresh,
   type PathChange,
   type PathState,
 } from './effect.js';

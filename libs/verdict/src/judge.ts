@@ -2,7 +2,7 @@
 
 import type { Cause } from './cause.js';
 import { type Comparison, compare, type Runs } from './compare.js';
-import { CACHE_FOLDERS, compareDeltas, type ContentOf, type Delta, isCache } from './effect.js';
+import { CACHE_FOLDERS, compareDeltas, type ContentOf, type Delta, isCache, isRefresh } from './effect.js';
 import type { Judgement } from './verdict.js';
 
 /** What a tool declares of itself; a member that is no boolean is as good as absent. */
@@ -49,8 +49,17 @@ export interface TurnEvidence {
 }
 
 /** The judgements of axis A2: result, effect, contract, egress, in this order. */
-export function judgeTurn(evidence: TurnEvidence): readonly Judgement[] {
+export function judgeTurn(given: TurnEvidence): readonly Judgement[] {
+  const evidence = withoutRefreshes(given);
   return [judgeResult(evidence), judgeEffect(evidence), judgeContract(evidence), judgeEgress(evidence)];
+}
+
+function withoutRefreshes(evidence: TurnEvidence): TurnEvidence {
+  const strip = <T extends { readonly delta?: Delta }>(seen: T): T =>
+    seen.delta === undefined
+      ? seen
+      : { ...seen, delta: seen.delta.filter((change) => !isRefresh(change, evidence.contentOf)) };
+  return { ...evidence, recorded: strip(evidence.recorded), replayed: evidence.replayed.map(strip) };
 }
 
 function judgeResult({ recorded, replayed, runs, doubts }: TurnEvidence): Judgement {
@@ -179,14 +188,14 @@ function judgeContract({
   const unknown = judged.find((each) => each.destroys === undefined);
   if (unknown !== undefined) {
     const message = `declared not destructive; what ${unknown.change.path} lost is not known`;
-    return { axis, kind, status: 'UNVERIFIED', cause: 'CONTENT_TOO_LARGE', message };
+    return { axis, kind, status: 'UNVERIFIED', cause: 'CONTENT_UNREADABLE', message };
   }
   return { axis, kind, status: 'PASS', message: 'declared not destructive, and nothing was lost' };
 }
 
 /**
- * Appending to a file destroys nothing; a directory is modified by what is put into it. Undefined where the contents
- * are not at hand.
+ * Adding to a file destroys nothing, wherever it is put; a directory is modified by what is put into it. Undefined where
+ * the contents are not at hand, or no text.
  */
 function destroys({ what, before, after }: Delta[number], contentOf: ContentOf): boolean | undefined {
   if (what === 'deleted' || what === 'type') return true;
@@ -194,7 +203,23 @@ function destroys({ what, before, after }: Delta[number], contentOf: ContentOf):
   if (before?.content === undefined || after?.content === undefined) return before?.target !== after?.target;
   const [old, now] = [contentOf(before.content), contentOf(after.content)];
   if (old === undefined || now === undefined) return undefined;
-  return !now.subarray(0, old.length).equals(old);
+  if (now.subarray(0, old.length).equals(old)) return false;
+  const [were, are] = [wordsOf(old), wordsOf(now)];
+  return were === undefined || are === undefined ? undefined : !isContained(were, are);
+}
+
+/** Words and signs of a text, without the space between them. */
+function wordsOf(bytes: Buffer): readonly string[] | undefined {
+  const text = bytes.toString('utf8');
+  if (text.includes('\0') || !Buffer.from(text, 'utf8').equals(bytes)) return undefined;
+  return text.match(/\w+|[^\w\s]/gu) ?? [];
+}
+
+/** Whether all of the one stands in the other, in the same order. */
+function isContained(old: readonly string[], now: readonly string[]): boolean {
+  let found = 0;
+  for (const word of now) if (word === old[found]) found++;
+  return found === old.length;
 }
 
 function judgeEgress({ egress }: TurnEvidence): Judgement {

@@ -99,6 +99,13 @@ describe('a contract', () => {
     [{ readOnlyHint: true }, [created('src/__pycache__/a.pyc'), created('b')], 'WROTE_THOUGH_READ_ONLY'],
     [{ destructiveHint: false }, [created('a')], 'PASS'],
     [{ destructiveHint: false }, [modified('a', 'one', 'one two')], 'PASS'],
+    [{ destructiveHint: false }, [modified('a', '{"a":["x"]}', '{"a":["x","y"],"b":1}')], 'PASS'],
+    [
+      { destructiveHint: false },
+      [modified('a', '{"a":["x"]}', '{"a":["y"],"b":1}')],
+      'DESTROYED_THOUGH_ADDITIVE',
+    ],
+    [{ destructiveHint: false }, [modified('a', 'one\0', 'two\0')], 'CONTENT_UNREADABLE'],
     [{ destructiveHint: false }, [modified('a', 'one', 'two')], 'DESTROYED_THOUGH_ADDITIVE'],
     [{ destructiveHint: false }, [deleted('a')], 'DESTROYED_THOUGH_ADDITIVE'],
     [{ destructiveHint: true }, [deleted('a')], 'NOT_COVERED'],
@@ -118,7 +125,7 @@ describe('a contract', () => {
       ...modified('a', 'x', 'y'),
       before: { type: 'file', mode: 0o644, content: 'ff' },
     };
-    expect(contract({ destructiveHint: false }, [change])).toBe('CONTENT_TOO_LARGE');
+    expect(contract({ destructiveHint: false }, [change])).toBe('CONTENT_UNREADABLE');
   });
 });
 
