@@ -452,7 +452,6 @@ export class Tracker {
     const stat = this.#statIn(this.index.parent[id] as number, this.absolute(id));
     if (stat) this.#seeAs(id, stat, true);
     else if (stat === undefined) this.#remove(id);
-    if (this.index.kind[id] === KIND.FILE) this.#watchFile(id);
   }
 
   /** `named`: an event named it, so what it looks like proves nothing. */
@@ -476,6 +475,8 @@ export class Tracker {
     const known = this.index.kind[id];
     if (known === kind && (kind !== KIND.DIR || this.index.ino[id] === stat.ino)) {
       this.#see(id, stat);
+      // It may have been known before anybody watched, or be watched no more.
+      if (kind === KIND.FILE) this.#watchFile(id);
       return;
     }
     const parent = this.index.parent[id] as number;

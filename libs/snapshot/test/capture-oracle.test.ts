@@ -118,7 +118,7 @@ async function live(
   const done: string[] = [];
   // Without watches on files, a name given outside, or by which somebody still writes, is not noticed: that is the gap.
   const [without, gaps] =
-    options.fileWatches === 0 ? [['linkOutside', 'writeUnlinked'], ['late-outside-links']] : [[], []];
+    options.fileWatches === 0 ? [['linkOutside', 'writeUnlinked', 'ignored'], ['late-outside-links']] : [[], []];
   try {
     for (let n = 0; n < steps; n++) {
       for (let several = chance.below(3); several >= 0; several--)
