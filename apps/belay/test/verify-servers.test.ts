@@ -26,7 +26,7 @@ const failed = ({ parts }: Verification): string[] =>
           `${'turn' in part ? `${part.turn} ${part.tool}` : part.type}: ${verdict.status} ${verdict.cause}: ` +
             verdict.judgements
               .filter(({ status }) => status === verdict.status)
-              .map(({ message }) => message)
+              .map(({ message, evidence }) => `${message} ${JSON.stringify(evidence)}`)
               .join('; '),
         ],
   );

@@ -223,9 +223,12 @@ const MAX_CANDIDATES = 1_000_000;
 /** The deltas by path, paths of one run that only it has being read as the path they pair with in the recording. */
 function aligned(deltas: readonly Delta[], runs: Runs, contentOf: ContentOf): Aligned[] {
   const maps = deltas.map((delta) =>
-    Object.assign(new Map(delta.map((change) => [change.path, change])), {
-      renamed: [] as Aligned['renamed'],
-    }),
+    Object.assign(
+      new Map(delta.filter(({ path }) => !FAN_OUT.test(path)).map((change) => [change.path, change])),
+      {
+        renamed: [] as Aligned['renamed'],
+      },
+    ),
   );
   const [recorded, ...replayed] = maps as [Aligned, ...Aligned[]];
   for (const [j, replay] of replayed.entries()) {
@@ -264,7 +267,9 @@ function separate(path: string, replayed: readonly Aligned[]): void {
   }
 }
 
-const OBJECT = /(?:^|\/)\.git(?:\/.*)?\/objects\/([0-9a-f]{2})(?:\/([0-9a-f]{38,62}))?$/;
+/** Which of these are made along with an object depends on its hash, and follows from it. */
+const FAN_OUT = /(?:^|\/)\.git(?:\/.*)?\/objects\/[0-9a-f]{2}$/;
+const OBJECT = /(?:^|\/)\.git(?:\/.*)?\/objects\/[0-9a-f]{2}\/[0-9a-f]{38,62}$/;
 
 function pairs(
   recorded: PathChange,
@@ -274,11 +279,9 @@ function pairs(
   contentOf: ContentOf,
 ): 'temp-name' | 'commit' | undefined {
   if (shape(recorded) !== shape(replayed)) return undefined;
-  const [left, right] = [OBJECT.exec(recorded.path), OBJECT.exec(replayed.path)];
-  if (left === null && right === null)
-    return sameName(recorded.path, replayed.path) ? 'temp-name' : undefined;
-  if (left === null || right === null) return undefined;
-  if (left[2] === undefined || right[2] === undefined) return left[2] === right[2] ? 'commit' : undefined;
+  const [left, right] = [OBJECT.test(recorded.path), OBJECT.test(replayed.path)];
+  if (!left && !right) return sameName(recorded.path, replayed.path) ? 'temp-name' : undefined;
+  if (left !== right) return undefined;
   const [a, b] = [recorded, replayed].map(({ path, after }) => {
     const bytes = after?.content === undefined ? undefined : contentOf(after.content);
     return bytes === undefined ? undefined : readable(path, bytes);
