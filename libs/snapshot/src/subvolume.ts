@@ -31,7 +31,7 @@ function load(): Ioctl | undefined {
   if (process.platform !== 'linux') return undefined;
   try {
     const koffi = createRequire(import.meta.url)('koffi') as typeof import('koffi');
-    return koffi.load(null).func('int ioctl(int, unsigned long, void *)') as unknown as Ioctl;
+    return koffi.load(null).func('int ioctl(int, unsigned long, void *)');
   } catch {
     return undefined;
   }

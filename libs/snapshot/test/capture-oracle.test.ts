@@ -118,7 +118,9 @@ async function live(
   const done: string[] = [];
   // Without watches on files, a name given outside, or by which somebody still writes, is not noticed: that is the gap.
   const [without, gaps] =
-    options.fileWatches === 0 ? [['linkOutside', 'writeUnlinked', 'ignored'], ['late-outside-links']] : [[], []];
+    options.fileWatches === 0
+      ? [['linkOutside', 'writeUnlinked', 'ignored'], ['late-outside-links']]
+      : [[], []];
   try {
     for (let n = 0; n < steps; n++) {
       for (let several = chance.below(3); several >= 0; several--)
@@ -196,8 +198,8 @@ describe('after every step of a random life the digest is that of a full look', 
         // It counts from the first to the last: at any moment each is as far as the one before it, or one behind.
         const first = counts[0] as number;
         for (const [i, count] of counts.entries()) {
-          expect(count, `${counts.join(' ')}`).toBeLessThanOrEqual(counts[Math.max(i - 1, 0)] as number);
-          expect(count, `${counts.join(' ')}`).toBeGreaterThanOrEqual(first - 1);
+          expect(count, counts.join(' ')).toBeLessThanOrEqual(counts[Math.max(i - 1, 0)] as number);
+          expect(count, counts.join(' ')).toBeGreaterThanOrEqual(first - 1);
         }
       } else {
         outcomes.changing++;
