@@ -9,7 +9,7 @@ import { belay } from './command.js';
 import { node, program, start, type Started, tracesIn } from './proxied.js';
 
 /** Set wherever a session is recorded or verified, so that the two worlds are one. */
-const HOME = realpathSync(mkdtempSync(join(tmpdir(), 'belay-home-')));
+export const HOME = realpathSync(mkdtempSync(join(tmpdir(), 'belay-home-')));
 
 type Message = Readonly<Record<string, unknown>>;
 /** What a server asks its client, and what the client says to that. */

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { createServer } from 'node:net';
 import { existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { once } from 'node:events';
@@ -5,7 +6,9 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { forged, type Loose, RecordedSession, reworded, verified, words } from './session.js';
+import type { Verification } from '../src/verification.js';
+import { BELAY } from './proxied.js';
+import { forged, HOME, type Loose, RecordedSession, reworded, verified, words } from './session.js';
 
 const files = (workspace: string): void => {
   writeFileSync(join(workspace, 'a.txt'), 'alpha\n');
@@ -395,4 +398,25 @@ test('nothing is left behind, and the workspace is as it was', async () => {
   await verified(trace);
   expect(existsSync(join(session.workspace, 'c.txt'))).toBe(false);
   expect(leftovers()).toEqual([]);
+});
+
+// A name space of the network takes root, or one of users that a machine may not give.
+const isolates = spawnSync('unshare', ['--net', 'true']).status === 0;
+test.runIf(isolates)('a machine without a network comes to the same verdicts', async () => {
+  const session = await RecordedSession.start(files);
+  await session.call('read', { path: 'a.txt' });
+  await session.call('clock');
+  await session.call('liar', { path: 'a.txt' });
+  const trace = await session.end();
+  const args = [BELAY, 'verify', '--json', '--state', join(session.folder, 'state'), trace];
+  const { stdout } = spawnSync('unshare', ['--net', process.execPath, ...args], {
+    encoding: 'utf8',
+    env: { PATH: process.env['PATH'], HOME },
+  });
+  expect(words(JSON.parse(stdout) as Verification)).toEqual([
+    'PASS',
+    'WARN VOLATILE_RESULT',
+    'FAIL WROTE_THOUGH_READ_ONLY',
+    'session: PASS',
+  ]);
 });
