@@ -1,6 +1,8 @@
 /** `belay proxy` with a boundary: real servers live in it, what it refuses is on record in its turn, nothing outlives it. */
 
+import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync, realpathSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { type AddressInfo, createServer } from 'node:net';
@@ -351,6 +353,41 @@ describe('a boundary that can not be had', () => {
       expect.stringContaining('no such program'),
     ]);
   });
+});
+
+test('an ordinary user has all of it', async () => {
+  // Whoever is none may become one; everybody else is one.
+  const root = process.geteuid?.() === 0;
+  const other = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'];
+  if (root) spawnSync('chown', ['-R', '65534:65534', home]);
+  const [command, ...args] = [
+    ...(root ? other : []),
+    node,
+    BELAY,
+    ...inside('--sandbox', 'default'),
+    '--',
+    node,
+    program('worker'),
+    join(workspace, 'ended'),
+    elsewhere,
+  ] as [string, ...string[]];
+  const child = spawn(command, args, {
+    env: { PATH: process.env['PATH'], HOME: home },
+    stdio: ['pipe', 'pipe', 'ignore'],
+  });
+  for (const [id, path] of [join(elsewhere, 'file'), join(workspace, 'a')].entries()) {
+    const params = { name: 'write', arguments: { path } };
+    child.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params })}\n`);
+  }
+  child.stdin.end();
+  let text = '';
+  child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  await once(child, 'close');
+  expect(text).toMatch(/EROFS[^]*done/);
+  expect(readFileSync(join(elsewhere, 'file'), 'utf8')).toBe('kept\n');
+  const records = await recorded();
+  expect(denialsIn(records)).toEqual([`write ${join(elsewhere, 'file')}`]);
+  expect(records[0]).toMatchObject({ sandbox: { backend: 'bwrap', naming: 'named' } });
 });
 
 describe('the life of a server inside', () => {

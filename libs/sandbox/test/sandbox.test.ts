@@ -421,6 +421,36 @@ describe('what is told of refusals', () => {
     expect(denials.length).toBeLessThan(500);
   });
 
+  it('has no name where nobody may trace, and the boundary holds all the same', () => {
+    const { home, workspace, elsewhere } = world(process.geteuid?.() ?? 0);
+    // What is traced already can't be traced by another.
+    const traced = {
+      name: 'traced',
+      prefix: ['strace', '-f', '-qqq', '-e', 'trace=none', '-o', '/dev/null'],
+      uid: 0,
+    };
+    const report = runAs(
+      traced,
+      { roots: [workspace] },
+      [
+        ...attempts([
+          ['append', join(elsewhere, 'file')],
+          ['write', join(workspace, 'a')],
+        ]),
+        elsewhere,
+      ],
+      { home, canary: true },
+    );
+    expect(outcomes(report)).toEqual([{ code: 'EROFS' }, { ok: true }]);
+    expect(report.record).toMatchObject({
+      backend: 'bwrap',
+      naming: 'unnamed',
+      filter: { told: [] },
+      canary: { write: true },
+    });
+    expect(report.denials).toEqual([]);
+  });
+
   it('is nothing where nobody was asked to look', async () => {
     const workspace = folder();
     const list: Attempt[] = [['append', '/etc/passwd']];
