@@ -2,6 +2,7 @@
 
 import { accessSync, closeSync, constants, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { bwrapCommand, PORTS_FOLDER } from './bwrap.js';
 import { type CanaryOutcome, type CanaryRun, tryBoundary } from './canary.js';
 import { DenialLog } from './denial-log.js';
@@ -20,6 +21,9 @@ import type { Preparation, Prepared } from './prepared.js';
 import { filterArch, filterClasses, seccompFilter } from './seccomp.js';
 import { findTool } from './tools.js';
 
+/** Starts bubblewrap until it starts the command, and writes its status to this descriptor of its own. */
+const START_SCRIPT = fileURLToPath(new URL('../bin/start-bwrap.sh', import.meta.url));
+const STATUS_FD = 4;
 /** Number that the filter's descriptor has in what is spawned: the first after the standard three. */
 const FILTER_FD = 3;
 /** Places that a command's own program may lie in though they are private inside. */
@@ -106,6 +110,7 @@ async function bubblewrap(
       : [];
   const networked = network.mode === 'allow';
   const before = withoutLaterMounts(findTool('unshare', host.path), root);
+  const setpriv = findTool('setpriv', host.path);
   const replaceable = closeFolders(hidden, policy).open.filter(isReadable);
   return {
     name: 'bwrap',
@@ -132,7 +137,13 @@ async function bubblewrap(
         filter: filtered ? FILTER_FD : undefined,
         settings,
       });
-      return { ...made, argv: [...(before ?? []), ...made.argv] as unknown as Argv };
+      const [, ...words] = made.argv;
+      const whole = [...(before ?? []), program, '--json-status-fd', String(STATUS_FD), ...words];
+      const own = whole.length - through.length - argv.length;
+      const script = ['/bin/sh', START_SCRIPT, String(own), ...whole];
+      // bubblewrap dies with the script, and the script with whoever started it.
+      const tied = setpriv === undefined ? script : [setpriv, '--pdeathsig', 'KILL', ...script];
+      return { ...made, argv: tied as unknown as Argv };
     },
     inside: (pid) => processesInside(pid).slice(through.length === 0 ? 0 : 1),
     dispose: () => forwarder?.close(),
