@@ -758,6 +758,7 @@ export class StoreWriter {
     if (this.#packFd < 0) return;
     fdatasyncSync(this.#packFd);
     fdatasyncSync(this.#journalFd);
+    syncDirectory(this.#store.dir);
   }
 
   close(): void {
@@ -822,7 +823,6 @@ export class StoreWriter {
     this.#journalEnd = head.length;
     this.#packEnd = 0;
     this.#number = this.#store.adoptJournal(this.#id, head.length);
-    syncDirectory(this.#store.dir);
   }
 }
 

@@ -214,7 +214,7 @@ describe('whatever of a journal is there', () => {
       const named = checkStore(copy);
       expect(named).toEqual(digests.slice(0, named.length));
       known = Math.max(known, named.length);
-      if (length % 5 === 0) {
+      if (length % 25 === 0) {
         const next = open(copy);
         expect(state(next)).toBe(digests.at(-1));
         next.close();
