@@ -3,9 +3,15 @@
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { entriesOf } from './hidden.js';
 
 const ROOT = '/sys/fs/cgroup';
 const SCRIPT = fileURLToPath(new URL('../bin/join-group.sh', import.meta.url));
+
+/** Groups made by this process. */
+let made = 0;
+/** Of a group: whose it is, and its number. */
+const NAME = /^belay-(\d+)-[0-9a-z]+$/;
 
 interface Controller {
   readonly name: 'memory' | 'pids';
@@ -29,7 +35,8 @@ export class ControlGroup {
   }
 
   /** What can't be held is left out. */
-  static make(name: string, controllers: readonly Controller[]): ControlGroup {
+  static make(controllers: readonly Controller[]): ControlGroup {
+    const name = `belay-${process.pid}-${(made++).toString(36)}`;
     const held = new Set<Controller['name']>();
     const folders = new Set<string>();
     const v2 = readQuietly(join(ROOT, 'cgroup.controllers'))?.trim().split(' ');
@@ -38,8 +45,10 @@ export class ControlGroup {
       const parent = generation === 'v2' ? ROOT : join(ROOT, controller);
       if (generation === 'v1' && !existsSync(join(parent, 'cgroup.procs'))) continue;
       const folder = join(parent, name);
+      removeAbandoned(parent);
       try {
         if (generation === 'v2') writeFileSync(join(ROOT, 'cgroup.subtree_control'), `+${controller}`);
+        // Of a process that had our number, perhaps; or of the other controller, in the same tree.
         if (!existsSync(folder)) mkdirSync(folder);
         folders.add(folder);
         writeFileSync(join(folder, LIMIT_FILE[generation][controller]), String(value));
@@ -64,6 +73,19 @@ export class ControlGroup {
       } catch {
         // Somebody is in it still; it holds nothing but a name.
       }
+    }
+  }
+}
+
+/** Groups of owners that were killed before they could remove them; those with somebody in them stay. */
+function removeAbandoned(parent: string): void {
+  for (const each of entriesOf(parent)) {
+    const [, pid] = NAME.exec(each) ?? [];
+    if (pid === undefined || existsSync(`/proc/${pid}`)) continue;
+    try {
+      rmdirSync(join(parent, each));
+    } catch {
+      // Somebody is in it, or somebody else was faster.
     }
   }
 }

@@ -24,10 +24,7 @@ export class LimitPlan {
       ...(memory === undefined ? [] : [{ name: 'memory' as const, value: memory }]),
       ...(processes === undefined ? [] : [{ name: 'pids' as const, value: processes }]),
     ];
-    this.#group =
-      together.length === 0
-        ? undefined
-        : ControlGroup.make(`belay-${process.pid}-${Date.now().toString(36)}`, together);
+    this.#group = together.length === 0 ? undefined : ControlGroup.make(together);
     const options: string[] = [];
     const held: HeldLimit[] = [];
     for (const [limit, option, controller] of RLIMITS) {
