@@ -136,24 +136,32 @@ export function nameOf({
 }
 
 function summary({ verdict, counts, rows, record, reasons }: SandboxCheck, style: Style): string[] {
-  const escapes = rows.filter(({ kind }) => kind === 'escape').length;
-  const numbers = [
-    `${counts.refused} attempts refused`,
+  const escapes = rows.filter(({ kind }) => kind === 'escape');
+  const untried = escapes.filter(({ mark }) => mark === 'untested').length;
+  const attempts = [
+    `${counts.refused} refused`,
     ...(counts.contained > 0 ? [`${counts.contained} met a copy`] : []),
     ...(counts.escaped > 0 ? [`${counts.escaped} ESCAPED`] : []),
     ...(counts.hole > 0 ? [`${counts.hole} through a known hole (${record.holes.join(', ')})`] : []),
     ...(counts.allowed > 0 ? [`${counts.allowed} allowed by the policy`] : []),
-    `${counts.works} ordinary things work`,
+    ...(untried > 0 ? [`${untried} not tested`] : []),
+  ];
+  const life = [
+    `${counts.works} work`,
     ...(counts.fails > 0 ? [`${counts.fails} FAIL`] : []),
     ...(counts.lacks > 0 ? [`${counts.lacks} this back end can not give`] : []),
     ...(counts['refused-by-policy'] > 0 ? [`${counts['refused-by-policy']} closed by the policy`] : []),
-    ...(counts.untested > 0 ? [`${counts.untested} of ${rows.length} not tested`] : []),
+    ...(counts.untested > untried ? [`${counts.untested - untried} not tested`] : []),
   ];
-  const verdictLine = {
+  const said = {
     holds: style.good('The boundary holds.'),
     broken: style.bad('The boundary does NOT hold.'),
     untestable: style.warn('Not decided: what the answer rests on could not be tried here.'),
   }[verdict];
-  const because = reasons.length === 0 ? [] : [`because of: ${reasons.join(', ')}`];
-  return [`${verdictLine} ${numbers.join(', ')} (of ${escapes} attempts).`, ...because];
+  return [
+    said,
+    `${escapes.length} attempts: ${attempts.join(', ')}.`,
+    `${rows.length - escapes.length} ordinary things: ${life.join(', ')}.`,
+    ...(reasons.length === 0 ? [] : [`Because of: ${reasons.join(', ')}.`]),
+  ];
 }
