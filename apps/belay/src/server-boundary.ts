@@ -1,7 +1,8 @@
 /** The boundary that a proxy's server runs in, where one is asked for. */
 
+import { realpathSync } from 'node:fs';
 import { homedir } from 'node:os';
-import { resolve } from 'node:path';
+import { resolve, sep } from 'node:path';
 import {
   type Prepared,
   prepare,
@@ -55,6 +56,9 @@ export async function openBoundary(
     if (record.naming === 'unnamed') {
       warn('what is refused has no name: strace is not here, or nobody may trace');
     }
+    if (choice.policy !== undefined && isIn(realpathSync(choice.policy), record.roots)) {
+      warn('the policy lies in a folder that the server may write: the next run may have another');
+    }
     if (policy.roots.length === 0 && policy.binds.length === 0 && record.backend !== 'none') {
       warn('the server can write nowhere but in its own /tmp: no --workspace was named');
     }
@@ -75,6 +79,9 @@ export async function openBoundary(
     throw error;
   }
 }
+
+const isIn = (path: string, folders: readonly string[]): boolean =>
+  folders.some((folder) => path.startsWith(folder + sep));
 
 /** `none` is no profile: it is the back end that enforces nothing. */
 function profileOf(

@@ -301,6 +301,16 @@ describe('what is refused', () => {
     });
   });
 
+  test('is warned of where the policy can be changed by whom it is for', async () => {
+    const file = join(workspace, 'policy.json');
+    writeFileSync(file, JSON.stringify({ version: 1, sandbox: { profile: 'strict' } }));
+    const worker = new Worker(inside('--policy', file));
+    expect(await worker.call('read', { path: file })).toContain('strict');
+    expect(await worker.end()).toBe(0);
+    expect(worker.run.stderr()).toContain('the policy lies in a folder that the server may write');
+    expect((await recorded())[0]).toMatchObject({ sandbox: { profile: 'strict' } });
+  });
+
   test('is nothing where none is asked for by name, and the record says so', async () => {
     const worker = new Worker(inside('--sandbox', 'none'));
     expect(await worker.call('write', { path: join(elsewhere, 'a') })).toBe('done');

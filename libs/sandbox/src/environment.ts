@@ -13,6 +13,7 @@ const CACHES: Readonly<Record<string, string>> = {
   npm_config_cache: '/tmp/.cache-npm',
   PIP_CACHE_DIR: '/tmp/.cache-pip',
   UV_CACHE_DIR: '/tmp/.cache-uv',
+  GOCACHE: '/tmp/.cache-go',
 };
 
 /** `writable`: folders that are written inside as outside; what points there is left as it is. */
