@@ -439,6 +439,9 @@ function contradicts(before: Atom, after: Atom): boolean {
   return false;
 }
 
+const isWording = (e: Expr | undefined): e is Expr & { k: 'literal' } =>
+  e?.k === 'literal' && (e.of === 'string' || e.of === 'pattern');
+
 const numeric = (e: Expr | undefined): number | undefined => {
   if (e?.k !== 'literal' || e.of !== 'number') return undefined;
   const value = Number(e.value);
@@ -479,7 +482,7 @@ function relateLike(before: Atom, after: Atom): Change {
     }
     case 'contains':
     case 'matches': {
-      if (old?.k !== 'literal' || now?.k !== 'literal') return both(old, now);
+      if (!isWording(old) || !isWording(now)) return both(old, now);
       const [was, is] = [old, now].map(({ value }) => value.replace(/^\^|\$$/g, '')) as [string, string];
       if (was === is) return now.value.length < old.value.length ? 'weaker' : 'stronger';
       if (was.includes(is)) return 'weaker';

@@ -110,6 +110,8 @@ class Interpreter {
   readonly #calls: { readonly e: Expr; readonly frame: Frame; readonly line: number }[] = [];
   readonly #asserting = new Map<Func, boolean>();
   #truncated = false;
+  /** Names of the test that functions inside it change, whenever those are called. */
+  #shifting: ReadonlySet<string> = new Set();
   #steps = 0;
 
   constructor(dialect: Dialect, helpers: Helpers) {
@@ -127,6 +129,7 @@ class Interpreter {
       // What a set-up asserts is asserted for every test; it is not what this one is about.
       this.#assertions.length = known;
     }
+    this.#shifting = changedInside(test.fn.body);
     const before = this.#calls.length;
     const tables: string[] = [];
     for (const each of this.#rows(test, env, tables)) {
@@ -229,6 +232,8 @@ class Interpreter {
           // What is set on an object is only known to be there where the object is the test's own.
           if (target.k === 'member' && /^(self|this|cls)$/.test(dotted(target.of))) bind(target, value, env);
           this.#mutated(target.of, ['set', value], env);
+        } else if (target.k === 'name' && this.#shifting.has(target.name)) {
+          env.set(target.name, { k: 'other', parts: ['at first', value] });
         } else
           bind(
             target,
@@ -595,7 +600,7 @@ class Interpreter {
           relation: `custom ${last}`,
           subject: call(
             name(last),
-            e.args.map(({ value }) => value),
+            e.args.map(({ value }) => bodiless(value)),
           ),
         },
         frame,
@@ -604,7 +609,7 @@ class Interpreter {
     } else if (how.statement) {
       if (e.callee.k === 'member')
         this.#mutated(e.callee.of, [last, ...e.args.map(({ value }) => resolve(value, env))], env);
-      this.#calls.push({ e: resolve(e, env), frame: { ...frame, guards: frame.guards }, line: at });
+      this.#calls.push({ e: resolve(bodiless(e), env), frame: { ...frame, guards: frame.guards }, line: at });
     }
     // `cases.forEach(([a, b]) => ...)` is a loop.
     const [first] = e.args;
@@ -811,6 +816,75 @@ class Interpreter {
         ...(message ? { message } : {}),
       }),
     ];
+  }
+}
+
+/** Names given values in the statements that functions in them give other values, or change in place. */
+function changedInside(stmts: readonly Stmt[]): Set<string> {
+  const own = new Set(assignedIn(stmts));
+  const changed = new Set<string>();
+  const inside = (fn: Func): void => {
+    for (const each of assignedIn(fn.body)) changed.add(each);
+    for (const e of exprsOf(fn.body)) {
+      for (const each of within(e)) {
+        if (each.k === 'call' && each.callee.k === 'member' && MUTATORS.test(each.callee.name)) {
+          changed.add(dotted(each.callee.of));
+        }
+      }
+    }
+  };
+  for (const stmt of stmts) if (stmt.k === 'function') inside(stmt.fn);
+  for (const e of exprsOf(stmts, false)) {
+    for (const each of within(e, false)) if (each.k === 'function') inside(each.fn);
+  }
+  return new Set([...changed].filter((each) => own.has(each)));
+}
+
+/** Names that statements give values to, functions in them left out. */
+function assignedIn(stmts: readonly Stmt[]): string[] {
+  return stmts.flatMap((stmt): string[] => {
+    switch (stmt.k) {
+      case 'assign':
+        return stmt.target.k === 'member' ? [] : namesOf(stmt.target);
+      case 'if':
+        return [...assignedIn(stmt.yes), ...assignedIn(stmt.no)];
+      case 'loop':
+      case 'while':
+      case 'with':
+      case 'block':
+        return assignedIn(stmt.body);
+      case 'try':
+        return [
+          ...assignedIn(stmt.body),
+          ...stmt.handlers.flatMap(({ body }) => assignedIn(body)),
+          ...assignedIn(stmt.last),
+        ];
+      default:
+        return [];
+    }
+  });
+}
+
+/** What functions do that are handed on is gone through by itself. */
+function bodiless(e: Expr): Expr {
+  switch (e.k) {
+    case 'function':
+      return name('$function');
+    case 'call':
+      return {
+        ...e,
+        callee: bodiless(e.callee),
+        args: e.args.map((each) => ({ ...each, value: bodiless(each.value) })),
+      };
+    case 'member':
+    case 'await':
+      return { ...e, of: bodiless(e.of) };
+    case 'list':
+      return list(e.items.map(bodiless));
+    case 'record':
+      return { k: 'record', entries: e.entries.map(({ key, value }) => ({ key, value: bodiless(value) })) };
+    default:
+      return e;
   }
 }
 

@@ -807,8 +807,11 @@ export function javascript(root: Syntax): TestFile {
       imports.push({ module: source ? unquoted(source) : '', names });
     }
     const declared = node.type === 'export_statement' ? field(node, 'declaration') : node;
-    if (declared?.type === 'class_declaration' || declared?.type === 'abstract_class_declaration')
+    if (declared?.type === 'class_declaration' || declared?.type === 'abstract_class_declaration') {
       defined.add(field(declared, 'name')?.text ?? '');
+      const body = field(declared, 'body');
+      if (body) helpers.push(...ofType(body, 'method_definition').map(func));
+    }
   }
 
   const collect = (stmts: readonly Stmt[], scope: Scope): void => {

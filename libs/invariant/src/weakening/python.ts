@@ -694,7 +694,7 @@ export function python(root: Syntax): TestFile {
   const mocks: Mock[] = [];
   const uncollected = new Set<string>();
   const top = named(root);
-  const prelude = top.flatMap((node) => (/_definition$/.test(node.type) ? [] : stmt(node)));
+  const prelude = top.flatMap((node) => (node.type.endsWith('_definition') ? [] : stmt(node)));
   // Classes that a class of tests of this file takes over.
   const bases = new Map(
     top.flatMap((node): [string, string][] => {
