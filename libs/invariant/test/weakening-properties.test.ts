@@ -207,7 +207,7 @@ describe.each(Object.entries(WRITERS))('made files: %s', (_, { path, file }) => 
         const order = others.map((_, at) => others[(at + turn) % others.length] as Made);
         expect(await judged(path, file(tests, a), file(order, b))).toEqual(NOTHING);
       }),
-      { numRuns: 60 },
+      { numRuns: 30 },
     );
   });
 
@@ -221,7 +221,7 @@ describe.each(Object.entries(WRITERS))('made files: %s', (_, { path, file }) => 
         const { findings } = await judgeTests([{ path, before: file(tests, a), after: file(changed, b) }]);
         expect(findings.map(({ cause }) => cause)).toEqual(['expectation-changed']);
       }),
-      { numRuns: 60 },
+      { numRuns: 30 },
     );
   });
 
@@ -234,7 +234,7 @@ describe.each(Object.entries(WRITERS))('made files: %s', (_, { path, file }) => 
         expect(findings.some(({ weight }) => weight === 'broken')).toBe(true);
         expect(await judged(path, file(fewer, how), file(tests, how))).toEqual(NOTHING);
       }),
-      { numRuns: 40 },
+      { numRuns: 20 },
     );
   });
 });

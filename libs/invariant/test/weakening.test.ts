@@ -3,13 +3,21 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import { judgeTests } from '../src/weakening/judge-tests.js';
 import type { EditCase } from './cases/edit.js';
+import { cases as found } from './cases/found.js';
 import { cases as go } from './cases/go.js';
 import { cases as java } from './cases/java.js';
 import { cases as javascript } from './cases/javascript.js';
 import { cases as python } from './cases/python.js';
 import { cases as rust } from './cases/rust.js';
 
-const TABLES: Readonly<Record<string, readonly EditCase[]>> = { python, javascript, go, rust, java };
+const TABLES: Readonly<Record<string, readonly EditCase[]>> = {
+  python,
+  javascript,
+  go,
+  rust,
+  java,
+  'judged wrong once': found,
+};
 
 const counts: string[] = [];
 afterAll(() => console.log(counts.join('\n')));
@@ -40,8 +48,9 @@ describe.each(Object.entries(TABLES))('%s', (language, cases) => {
   );
 
   it('has at least 15 of each, from several frameworks', () => {
-    expect(weakenings.length).toBeGreaterThanOrEqual(15);
-    expect(honest.length).toBeGreaterThanOrEqual(15);
+    const least = cases === found ? 1 : 15;
+    expect(weakenings.length).toBeGreaterThanOrEqual(least);
+    expect(honest.length).toBeGreaterThanOrEqual(least);
     expect(new Set(cases.map(({ framework }) => framework)).size).toBeGreaterThan(1);
     counts.push(
       `${language}: ${weakenings.length} weakenings, ${missed} missed; ${honest.length} honest edits, ${alarms} false alarms`,
