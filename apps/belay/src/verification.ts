@@ -29,7 +29,7 @@ export interface TurnPart {
   /** Counts the calls of tools from 1. */
   readonly turn: number;
   readonly tool: string | undefined;
-  /** Number of the call's record in the trace. */
+  /** Where the call's record stands in the trace: bytes from its beginning. */
   readonly record: number;
   /** Wall clock of the record, RFC 3339. */
   readonly time: string;
@@ -42,6 +42,8 @@ export interface TurnPart {
   /** `sha256:` digests of the states before and after. */
   readonly pre?: string;
   readonly post?: string;
+  /** Why the record has no state before or after, by the name that it gives (FORMAT.md of the trace, section 12). */
+  readonly missing?: { readonly pre?: string; readonly post?: string };
   readonly changes: readonly ShownChange[];
   /** Numbers of the envelopes, in the recorder's epoch, that the state before, the call and its answer became. */
   readonly seqs: { readonly pre?: number; readonly call?: number; readonly result?: number };
