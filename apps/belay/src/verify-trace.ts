@@ -522,6 +522,7 @@ class Verifier {
       driftApplied: seen.some(({ driftApplied }) => driftApplied),
       ...(digestOf(pre) === undefined ? {} : { pre: digestOf(pre) as string }),
       ...(digestOf(post) === undefined ? {} : { post: digestOf(post) as string }),
+      ...(pre?.cause === undefined && post?.cause === undefined ? {} : { missing: missingOf(pre, post) }),
       changes: contents === undefined ? [] : this.#parts.show(turn.delta ?? [], contents),
       seqs: seqsOf(turn),
       ms: seen.reduce((sum, { ms }) => sum + ms, 0),
@@ -629,6 +630,14 @@ function seqsOf({ pre, call, recorded }: Turn): TurnPart['seqs'] {
     ...(result === undefined ? {} : { result }),
   };
 }
+
+const missingOf = (
+  pre: StateRecord | undefined,
+  post: StateRecord | undefined,
+): NonNullable<TurnPart['missing']> => ({
+  ...(pre?.cause === undefined ? {} : { pre: pre.cause }),
+  ...(post?.cause === undefined ? {} : { post: post.cause }),
+});
 
 const writesOf = (changes: readonly Change[]): SessionEvent[] =>
   changes.map(({ path }) => ({ kind: 'write', path }));
