@@ -154,6 +154,14 @@ export async function verifyTrace(parts: VerifyParts): Promise<Verification> {
   return verifier.result(began);
 }
 
+/** What every session of one trace is played with. */
+interface Stage {
+  readonly server: NonNullable<VerifyParts['server']>;
+  readonly workspace: Workspace | undefined;
+  /** The first state of the record that is on this machine. */
+  readonly first: string | undefined;
+}
+
 class Verifier {
   readonly #parts: VerifyParts;
   readonly #report: TraceReport;
@@ -167,6 +175,8 @@ class Verifier {
   #start = 0;
   #restore = 0;
   #failure: Cause | undefined;
+  /** The server of the session that is played. */
+  #contained: ContainedServer | undefined;
 
   constructor(parts: VerifyParts, report: TraceReport, surveyed: Survey, world: WorldDifferences) {
     this.#world = world;
@@ -182,16 +192,43 @@ class Verifier {
 
   /** Plays the session once; again as long as something is undecided and replays are left. */
   async replay(): Promise<void> {
-    const { replays, now } = this.#parts;
+    const { server, store, signal } = this.#parts;
+    if (server === undefined) {
+      this.#failure = 'REPLAY_NOT_STARTED';
+      return;
+    }
+    const folder = mkdtempSync(join(tmpdir(), `belay-replay-${process.pid}-`));
+    const stop = (): void => void this.#contained?.kill();
+    signal.addEventListener('abort', stop);
+    const first = await this.#firstState();
+    // One scratch for all sessions: going back to the first state costs what the last session changed.
+    const workspace =
+      store && this.#contents && first !== undefined
+        ? new Workspace(store, join(folder, 'workspace'), this.#contents, () => this.#contained?.live() ?? [])
+        : undefined;
+    try {
+      await this.#sessions({ server, workspace, first });
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    } finally {
+      signal.removeEventListener('abort', stop);
+      await this.#contained?.kill();
+      workspace?.close();
+      rmSync(folder, { recursive: true, force: true });
+    }
+  }
+
+  async #sessions(stage: Stage): Promise<void> {
+    const { replays, now, signal, isolated } = this.#parts;
     for (let run = 0; run < Math.max(1, replays); run++) {
       const began = now();
       if (run > 0 && !this.#turns.some((turn) => isUndecided(turn, this.#contents))) break;
-      await this.#session(run, 'recorded');
-      if (this.#failure !== undefined || this.#parts.signal.aborted) return;
+      await this.#session(run, 'recorded', stage);
+      if (signal.aborted) return;
       if (run + 1 < replays) await this.#apart(began);
     }
     const overlapping = this.#turns.some(({ group }) => group.length > 1 && group.length <= MAX_GROUP);
-    if (overlapping && !this.#parts.isolated) await this.#session(replays, 'reversed');
+    if (overlapping && !isolated) await this.#session(replays, 'reversed', stage);
   }
 
   async #apart(began: number): Promise<void> {
@@ -200,74 +237,51 @@ class Verifier {
     await sleep(Math.max(0, APART - (now() - began)), undefined, { signal }).catch(() => undefined);
   }
 
-  async #session(run: number, order: 'recorded' | 'reversed'): Promise<void> {
-    const { trace, store, server, hide, signal, now, timeout, isolated, turn: only } = this.#parts;
-    if (server === undefined) {
-      this.#failure = 'REPLAY_NOT_STARTED';
-      return;
-    }
-    const folder = mkdtempSync(join(tmpdir(), `belay-replay-${process.pid}-`));
-    let contained: ContainedServer | undefined;
-    const stop = (): void => void contained?.kill();
-    signal.addEventListener('abort', stop);
-    const workspace =
-      store &&
-      this.#contents &&
-      new Workspace(store, join(folder, 'workspace'), this.#contents, () => contained?.live() ?? []);
-    try {
-      const world = workspace && this.#isCaptured() ? workspace : undefined;
-      if (world) {
-        const first = await this.#firstState();
-        const before = now();
-        if (first !== undefined) await world.open(first);
-        if (run === 0) this.#restore = now() - before;
-      }
-      const start = async (): Promise<ContainedServer> => {
-        const before = now();
-        contained = await startContained({
-          command: server,
-          binds: (workspace?.roots ?? []).map(({ from, at }) => ({
-            from: at.toString(),
-            to: from.toString(),
-          })),
-          profile: this.#sandbox?.profile === 'strict' ? 'strict' : 'default',
-          hide,
-          loopback: this.#sandbox?.network !== 'deny',
-        });
-        if (run === 0) this.#start = now() - before;
-        const { backend } = contained.record;
-        if (this.#sandbox !== undefined && this.#sandbox.backend !== backend)
-          this.#doubts.add('SANDBOX_DIFFERS');
-        return contained;
-      };
-      const tools = new Map<string, Annotations>();
-      let turn = 0;
-      const played = playSession<Change>(trace, this.#survey, {
-        start,
-        world,
-        stateOf: (record) => this.#known(record),
-        timeout,
-        now,
-        order,
-        ...(only === undefined ? {} : isolated ? { only, until: only } : { until: only }),
+  async #session(
+    run: number,
+    order: 'recorded' | 'reversed',
+    { server, workspace, first }: Stage,
+  ): Promise<void> {
+    const { trace, hide, signal, now, timeout, isolated, turn: only } = this.#parts;
+    const before = now();
+    if (first !== undefined) await workspace?.enter(first);
+    if (run === 0) this.#restore = now() - before;
+    const start = async (): Promise<ContainedServer> => {
+      const starting = now();
+      this.#contained = await startContained({
+        command: server,
+        binds: (workspace?.roots ?? []).map(({ from, at }) => ({ from: at.toString(), to: from.toString() })),
+        profile: this.#sandbox?.profile === 'strict' ? 'strict' : 'default',
+        hide,
+        loopback: this.#sandbox?.network !== 'deny',
       });
-      for await (const each of played) {
-        if (signal.aborted) return;
-        if (each.type === 'request') this.#request(each, tools, run);
-        else {
-          if (order === 'recorded') this.#group(each, tools, run, turn, contained);
-          else this.#reversed(each, turn, contained);
-          turn += each.calls.length;
-          this.#parts.onProgress(turn, this.#survey.toolCalls);
-        }
+      if (run === 0) this.#start = now() - starting;
+      const { backend } = this.#contained.record;
+      if (this.#sandbox !== undefined && this.#sandbox.backend !== backend)
+        this.#doubts.add('SANDBOX_DIFFERS');
+      return this.#contained;
+    };
+    const tools = new Map<string, Annotations>();
+    let turn = 0;
+    const played = playSession<Change>(trace, this.#survey, {
+      start,
+      world: workspace,
+      stateOf: (record) => this.#known(record),
+      timeout,
+      now,
+      order,
+      ...(only === undefined ? {} : isolated ? { only, until: only } : { until: only }),
+    });
+    for await (const each of played) {
+      if (signal.aborted) return;
+      if (each.type === 'request') {
+        this.#request(each, tools, run);
+        continue;
       }
-    } catch (error) {
-      if (!signal.aborted) throw error;
-    } finally {
-      signal.removeEventListener('abort', stop);
-      await contained?.kill();
-      workspace?.close();
-      rmSync(folder, { recursive: true, force: true });
+      if (order === 'recorded') this.#group(each, tools, run, turn, this.#contained);
+      else this.#reversed(each, turn, this.#contained);
+      turn += each.calls.length;
+      this.#parts.onProgress(turn, this.#survey.toolCalls);
     }
   }
 
@@ -275,10 +289,6 @@ class Verifier {
   #known(record: StateRecord): string | undefined {
     const digest = digestOf(record);
     return digest !== undefined && this.#states?.has(digest) === true ? digest : undefined;
-  }
-
-  #isCaptured(): boolean {
-    return this.#states !== undefined;
   }
 
   async #firstState(): Promise<string | undefined> {
