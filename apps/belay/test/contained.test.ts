@@ -368,20 +368,12 @@ describe('a boundary that can not be had', () => {
 test('an ordinary user has all of it', async () => {
   // Whoever is none may become one; everybody else is one.
   const root = process.geteuid?.() === 0;
-  const other = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'];
+  const other = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', node] as const;
   if (root) spawnSync('chown', ['-R', '65534:65534', home]);
-  const [command, ...args] = [
-    ...(root ? other : []),
-    node,
-    BELAY,
-    ...inside('--sandbox', 'default'),
-    '--',
-    node,
-    program('worker'),
-    join(workspace, 'ended'),
-    elsewhere,
-  ] as [string, ...string[]];
-  const child = spawn(command, args, {
+  const proxy = [BELAY, ...inside('--sandbox', 'default'), '--'];
+  const server = [node, program('worker'), join(workspace, 'ended'), elsewhere];
+  const [command, ...args] = root ? other : ([node] as const);
+  const child = spawn(command, [...args, ...proxy, ...server], {
     env: { PATH: process.env['PATH'], HOME: home },
     stdio: ['pipe', 'pipe', 'ignore'],
   });
