@@ -2,7 +2,18 @@
 // returns its figures; `--json` prints them all at the end. Benchmarks measure, they never assert.
 import { parseArgs } from 'node:util';
 
-const BENCHES = ['merkle', 'ingest', 'proxy', 'proxy-http', 'gate', 'sandbox', 'snapshot', 'receipt'];
+const BENCHES = [
+  'merkle',
+  'ingest',
+  'proxy',
+  'proxy-http',
+  'gate',
+  'sandbox',
+  'snapshot',
+  'restore',
+  'verify',
+  'receipt',
+];
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,

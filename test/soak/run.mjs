@@ -14,6 +14,8 @@ const { status } = spawnSync(
     'libs/db/test/log-store.test.ts',
     'libs/snapshot/test/capture-oracle.test.ts',
     'libs/snapshot/test/store.test.ts',
+    'libs/snapshot/test/scratch.test.ts',
+    'libs/snapshot/test/gc.test.ts',
     '--testTimeout',
     '1800000',
   ],
