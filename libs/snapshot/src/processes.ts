@@ -103,7 +103,8 @@ export function stopProcesses(pids: readonly number[]): {
   for (let news = true; news;) {
     news = false;
     for (const pid of withDescendants(pids)) {
-      if (stopped.has(pid) || already.has(pid)) continue;
+      // Whoever stops itself resumes nobody.
+      if (pid === process.pid || stopped.has(pid) || already.has(pid)) continue;
       if (isStopped(pid)) {
         already.add(pid);
         continue;

@@ -67,23 +67,31 @@ describe('what is told by nobody, or looks as it did', () => {
   });
   const watching = (): Capturer => capturing({ processes: () => [server.process.pid as number] });
 
-  it('an event forces a look into a file that looks the same', async () => {
-    writeFileSync(at('f'), 'x'.repeat(5000));
-    const capturer = watching();
-    // A process that is none of the server's: of its mappings nothing is known.
-    await stranger.do('map', { key: 'm', file: at('f'), keep: false });
-    await stranger.do('write', { key: 'm', text: 'first' });
-    expectTrue(capturer.capture());
-    await stranger.do('write', { key: 'm', text: 'SECOND' });
-    const before = lstatSync(at('f'), { bigint: true });
-    // The last that held the file lets it go, and that is told.
-    await stranger.do('unmap', { key: 'm' });
-    expect(lstatSync(at('f'), { bigint: true })).toMatchObject({
-      mtimeNs: before.mtimeNs,
-      ctimeNs: before.ctimeNs,
-    });
-    expectTrue(capturer.capture());
-  });
+  it.each(['inside', 'outside'])(
+    'an event of the name %s forces a look into a file that looks the same',
+    async (by) => {
+      writeFileSync(at('f'), 'x'.repeat(5000));
+      linkSync(at('f'), join(base, 'outside'));
+      const capturer = watching();
+      // A process that is none of the server's: of its mappings nothing is known.
+      await stranger.do('map', {
+        key: 'm',
+        file: by === 'inside' ? at('f') : join(base, 'outside'),
+        keep: false,
+      });
+      await stranger.do('write', { key: 'm', text: 'first' });
+      expectTrue(capturer.capture());
+      await stranger.do('write', { key: 'm', text: 'SECOND' });
+      const before = lstatSync(at('f'), { bigint: true });
+      // The last that held the file lets it go, and that is told.
+      await stranger.do('unmap', { key: 'm' });
+      expect(lstatSync(at('f'), { bigint: true })).toMatchObject({
+        mtimeNs: before.mtimeNs,
+        ctimeNs: before.ctimeNs,
+      });
+      expectTrue(capturer.capture());
+    },
+  );
 
   it('a write through a mapping of the server, each time', async () => {
     writeFileSync(at('f'), 'x'.repeat(5000));
