@@ -456,7 +456,7 @@ describe('over any course of things', () => {
           }
         },
       ),
-      { numRuns: Number(process.env['BELAY_RUNS'] ?? 300) },
+      { numRuns: Number(process.env['BELAY_RUNS'] ?? 150) },
     );
     expect([...reached.keys()].sort()).toEqual(['complete', 'gap', 'open', 'silent', 'unclosed']);
   });

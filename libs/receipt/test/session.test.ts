@@ -557,7 +557,7 @@ describe('nothing that a sender controls', () => {
           }
         },
       ),
-      { numRuns: 120 },
+      { numRuns: 80 },
     );
     expect([...reached].sort()).toEqual(['asserted', 'corroborated', 'observed']);
   });
@@ -831,7 +831,7 @@ describe('affirmed', () => {
           }
         },
       ),
-      { numRuns: 120 },
+      { numRuns: 80 },
     );
     expect(outcomes.get('affirmed')).toBeGreaterThan(0);
     expect(outcomes.size).toBeGreaterThan(2);
