@@ -138,7 +138,7 @@ export function formula(e: Expr, positive: boolean, predicate: Predicate): Atom[
       if (!relations) break;
       const relation = relations[positive ? 0 : 1];
       return relation === 'contains' || relation === 'lacks'
-        ? [{ relation, subject: e.right, expected: e.left }]
+        ? [plain({ relation, subject: e.right, expected: e.left })]
         : [plain({ relation, subject: e.left, expected: e.right })];
     }
     case 'call': {
@@ -187,6 +187,17 @@ export function plain(atom: Atom): Atom {
     'at-least': 'at-most',
   };
   const symmetric = ['equal', 'same', 'not-equal', 'approx'].includes(relation);
+  if (relation === 'contains' && subject.k === 'list' && !isConstant(expected)) {
+    // One of what is written out.
+    const it = expected;
+    const members = subject.items.map((each): Atom =>
+      plain({ relation: 'equal', subject: it, expected: each }),
+    );
+    const [only] = members;
+    return members.length === 1 && only
+      ? only
+      : { relation: 'any-of', subject: { k: 'other', parts: members.map(keyOf).sort() }, members };
+  }
   if (relation === 'equal') {
     // `x == pytest.approx(v, abs=t)`, `expect(x).toEqual(expect.closeTo(v, digits))`.
     const about = [expected, subject].find(

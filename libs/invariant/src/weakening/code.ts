@@ -487,7 +487,7 @@ function write(e: Expr, out: string[]): void {
       const own = new Map<string, Expr>();
       for (const param of e.fn.params) for (const each of namesOf(param)) own.set(each, name(`$${own.size}`));
       const only = e.fn.body.length === 1 ? e.fn.body[0] : undefined;
-      if (own.size > 0) out.push('fn', String(own.size));
+      if (own.size > 0) out.push('=>', String(own.size));
       // A function of nothing that does one thing is that thing: `() => f()`, `() => { f(); }` and `lambda: f()`.
       if (only && (only.k === 'expr' || only.k === 'return') && only.e) {
         write(resolve(only.e, own), out);

@@ -40,6 +40,7 @@ export type Doubt =
   | 'skipped-on-condition'
   | 'cases-unknown'
   | 'helper-removed'
+  | 'subject-imported-elsewhere'
   | 'too-much-to-compare';
 
 /** Worth a look, and no more. */
@@ -85,6 +86,7 @@ const DOUBTS = new Set<Cause>([
   'skipped-on-condition',
   'cases-unknown',
   'helper-removed',
+  'subject-imported-elsewhere',
   'too-much-to-compare',
 ]);
 const NOTICES = new Set<Cause>(['mock-added', 'single-test-focused']);
@@ -345,9 +347,14 @@ class Comparison {
       if (renamed) return renamed;
       const named = before.subject.some(isNameToken);
       const replaced =
-        after.subject[0] === 'fn' ||
-        (named && !after.subject.some((each) => isNameToken(each) && each !== 'fn'));
-      return { order: 1, cause: replaced ? 'subject-replaced' : 'subject-changed', claims: true };
+        after.subject[0] === '=>' || (named && !after.subject.some((each) => isNameToken(each)));
+      const mocked =
+        after.subject.some((each) => MOCKS.test(each)) && !before.subject.some((each) => MOCKS.test(each));
+      return {
+        order: 1,
+        cause: mocked ? 'subject-mocked' : replaced ? 'subject-replaced' : 'subject-changed',
+        claims: true,
+      };
     }
     if (after.constant === true) return undefined;
     for (const atom of turned(before.atom, after)) {
@@ -362,6 +369,9 @@ class Comparison {
         case 'inverted':
           return { order: 1, cause: 'assertion-inverted', claims: true };
         case 'unclear': {
+          // Compared with what it gives itself.
+          if (sameTokens(after.subject, after.expected) && !sameTokens(before.subject, before.expected))
+            return { order: 1, cause: 'assertion-tautological', claims: true };
           const renamed = this.#renamed(test, before, other, after);
           return renamed ?? { order: 1.5, cause: 'assertion-changed', claims: true };
         }
@@ -450,6 +460,13 @@ class Comparison {
       this.#push('test-not-collected', test, test.test.fn.line, other, other.test.fn.line);
     if (!other.in.collected && test.in.collected && test.test.support !== true)
       this.#push('test-not-collected', test, test.test.fn.line, other, other.test.fn.line);
+    if (
+      other.test.ends &&
+      !test.test.ends &&
+      !test.run.assertions.some(({ atom }) => atom.relation.startsWith('throws') || atom.relation === 'runs')
+    ) {
+      this.#push('test-expected-to-fail', test, test.test.fn.line, other, other.test.fn.line);
+    }
     const [drawn, now] = [test.run.tables, other.run.tables];
     if (drawn.length > 0 && now.length > 0 && drawn.join('\n') !== now.join('\n'))
       this.#push('cases-unknown', test, test.test.fn.line, other, other.test.fn.line);
@@ -465,11 +482,28 @@ class Comparison {
       );
       this.#push(hit ? 'subject-mocked' : 'mock-added', test, test.test.fn.line, other, mock.line);
     }
+    this.#imports(test, other, subjects);
     const imported = new Set(test.in.file.imports.flatMap(({ names }) => names));
     for (const each of subjects) {
       if (imported.has(each) && other.in.file.defined.has(each) && !test.in.file.defined.has(each)) {
         this.#push('subject-replaced', test, test.test.fn.line, other, other.test.fn.line);
       }
+    }
+  }
+
+  /** The same name, taken from another place: a stand-in where that is one of the tests, else who knows. */
+  #imports(test: Live, other: Live, subjects: ReadonlySet<string>): void {
+    for (const called of subjects) {
+      const [was, is] = [test, other].map(({ in: { file, path } }) => {
+        const from = file.imports.find(({ names }) => names.includes(called));
+        return from && placeOf(from.module, path);
+      });
+      if (was === undefined || is === undefined || was === is) continue;
+      const standIn =
+        /(^|[/._-])(tests?|mocks?|__mocks__|fakes?|stubs?|fixtures?|conftest|testdata)([/._-]|$)/i;
+      const cause: Cause =
+        standIn.test(is) && !standIn.test(was) ? 'subject-replaced' : 'subject-imported-elsewhere';
+      this.#push(cause, test, test.test.fn.line, other, other.test.fn.line);
     }
   }
 
@@ -531,6 +565,9 @@ interface Match {
   /** Whether it is used up by this. */
   readonly claims: boolean;
 }
+
+/** What makes stand-ins. */
+const MOCKS = /^(fn|mock|Mock|MagicMock|AsyncMock|create_autospec|stub|createStubInstance|mocked)$/;
 
 const weightOf = (cause: Cause): Finding['weight'] =>
   DOUBTS.has(cause) ? 'undecided' : NOTICES.has(cause) ? 'touched' : 'broken';
@@ -642,8 +679,20 @@ function reachProblem(before: Assertion, after: Assertion): Cause | undefined {
   return fresh.length > 0 && fresh.length + had.size > before.guards.length ? 'assertion-guarded' : undefined;
 }
 
+/** A module by its place, where it is named relative to the file. */
+function placeOf(module: string, path: string): string {
+  if (!/^\.{1,2}\//.test(module)) return module;
+  const parts = path.split('/').slice(0, -1);
+  for (const part of module.replace(/\.[cm]?[jt]sx?$/, '').split('/')) {
+    if (part === '..') parts.pop();
+    else if (part !== '.') parts.push(part);
+  }
+  return parts.join('/');
+}
+
 function importedFrom(after: TestFile, before: TestFile, module: string): string[] {
-  const bare = (path: string): string => path.replace(/\.[cm]?[jt]sx?$/, '').replace(/^\.\//, '');
+  // `@/prices`, `./prices.js` and `../src/prices` are one file by all that can be seen.
+  const bare = (path: string): string => path.replace(/\.[cm]?[jt]sx?$/, '').replace(/^.*\//, '');
   return [...after.imports, ...before.imports]
     .filter((each) => bare(each.module) === bare(module))
     .flatMap(({ names }) => names);

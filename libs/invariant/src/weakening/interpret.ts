@@ -177,7 +177,14 @@ class Interpreter {
   #rows(test: TestCase, env: ReadonlyMap<string, Expr>, tables: string[]): Map<string, Expr>[] {
     let found = [new Map(env)];
     for (const param of test.fn.params) {
-      for (const each of namesOf(param)) for (const one of found) one.delete(each);
+      for (const each of namesOf(param)) {
+        // A value of its own is what it has where nobody gives another.
+        const own = test.fn.defaults?.get(each);
+        for (const one of found) {
+          if (own) one.set(each, own);
+          else one.delete(each);
+        }
+      }
     }
     for (const { pattern, rows } of test.tables) {
       const all = rowsOf(resolve(rows, env));
@@ -368,7 +375,12 @@ class Interpreter {
     } else if (entering?.is === 'mock') {
       this.#mocks.push({ target: entering.target, module: false, line: stmt.line });
     } else if (!entering) this.#eval(stmt.item, frame, stmt.line, {});
-    const quiet = entering?.is === 'suppress' && frame.reach === 'reached';
+    // A failed assertion is what is waited for there.
+    const awaited =
+      entering?.is === 'throws' &&
+      entering.expected !== undefined &&
+      print(entering.expected).some((each) => this.#dialect.catchesAssertions.test(each));
+    const quiet = (entering?.is === 'suppress' || awaited) && frame.reach === 'reached';
     const flow = this.#walk(stmt.body, quiet ? { ...frame, reach: 'swallowed' } : frame);
     // What raises as expected ends the block, not the test.
     return entering?.is === 'throws' || entering?.is === 'suppress' ? 'on' : flow;
@@ -408,12 +420,16 @@ class Interpreter {
       ({ catches, body }) =>
         (catches.length === 0 || catches.some((each) => catchesAssertions.test(each))) && !this.#speaks(body),
     );
-    const quiet = swallows && frame.reach === 'reached';
+    // What returns at last forgets what was raised.
+    const forgets = stmt.last.some(({ k }) => k === 'return' || k === 'leave');
+    const quiet = (swallows || forgets) && frame.reach === 'reached';
     // Names that are given values inside may not have got them.
     const inner: Frame =
       stmt.handlers.length > 0
         ? { ...frame, env: new Map(env), ...(quiet ? { reach: 'swallowed' } : {}) }
-        : frame;
+        : quiet
+          ? { ...frame, reach: 'swallowed' }
+          : frame;
     const flow = this.#walk(stmt.body, inner);
     if (inner !== frame) this.#join(env, [inner.env]);
     for (const [at, handler] of stmt.handlers.entries()) {

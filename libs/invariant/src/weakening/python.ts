@@ -735,7 +735,7 @@ export function python(root: Syntax): TestFile {
       skips.push(...heads(marks, each.line).skips);
     } else if (target === '__test__' && printed(each.value) === 'false')
       skips.push({ kind: 'skip', line: each.line });
-    else if (target.startsWith('test')) uncollected.add(target);
+    else if (/^test\w*$/.test(target)) uncollected.add(target);
     // `TestX.test_y = ...`, `TestX.__test__ = False`
     else if (/^\w+ \. (test\w*|__test__)$/.test(target)) uncollected.add(target.replaceAll(' ', ''));
     if (each.target.k === 'name') defined.add(each.target.name);
@@ -886,6 +886,9 @@ export function python(root: Syntax): TestFile {
       skips.push({ kind: 'skip', line: node.line });
     else collect(node, [], { skips: [], mocks: [], tables: [] }, [], [], false, true);
   }
+
+  const loader = helpers.find((each) => each.name === 'load_tests');
+  if (loader) skips.push({ kind: 'skip', condition: 'load_tests', line: loader.line });
 
   // A later definition of the same name takes the place of an earlier one.
   const last = new Map(tests.map((each, at) => [each.path.join('.'), at]));

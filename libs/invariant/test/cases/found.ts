@@ -142,4 +142,98 @@ it('holds of all', async () => {
     '      expect(run(0)).toBe(0);\n      expect(run(-value))',
   ]);
 
-export const cases = [...state.cases, ...property.cases];
+const evasions = new Edits(
+  'pytest',
+  'tests/test_prices.py',
+  `import pytest
+from shop.prices import discount, total
+
+
+def test_total():
+    result = total([3, 4])
+    assert result == 7
+
+
+def test_code():
+    with pytest.raises(KeyError):
+        discount(10, "nope")
+`,
+)
+  .weakens('assertion-tautological', 'compared with what it gives itself', [
+    'assert result == 7',
+    'expected = total([3, 4])\n    assert result == expected',
+  ])
+  .weakens('assertion-loosened', 'one of several', ['result == 7', 'result in (7, 999)'])
+  .weakens('assertion-loosened', 'or anything else', ['result == 7', 'result == 7 or result'])
+  .weakens('assertion-swallowed', 'returned at last', [
+    '    assert result == 7',
+    '    try:\n        assert result == 7\n    finally:\n        return',
+  ])
+  .weakens('assertion-swallowed', 'its failing is waited for', [
+    '    assert result == 7',
+    '    with pytest.raises(AssertionError):\n        assert result == 7',
+  ])
+  .weakens('subject-replaced', 'a parameter of its own', [
+    'def test_total():',
+    'def test_total(total=lambda items: 7):',
+  ])
+  .weakens('subject-replaced', 'a fixture of the same name', [
+    'def test_total():',
+    '@pytest.fixture\ndef total():\n    return lambda items: 7\n\n\ndef test_total(total):',
+  ])
+  .weakens('subject-replaced', 'imported from the tests', [
+    'from shop.prices import discount, total',
+    'from tests.fake_prices import discount, total',
+  ])
+  .weakens('subject-imported-elsewhere', 'imported from elsewhere', [
+    'from shop.prices import discount, total',
+    'from shop.rates import discount, total',
+  ])
+  .weakens('subject-mocked', 'a mock in its place', [
+    '    result = total',
+    '    total = MagicMock(return_value=7)\n    result = total',
+  ])
+  .weakens('assertion-unreachable', 'a constant in front', [
+    '    assert result == 7',
+    '    DONE = True\n    if DONE:\n        return\n    assert result == 7',
+  ])
+  .weakens('assertion-loosened', 'raised by the test itself', [
+    '        discount(10, "nope")',
+    '        raise KeyError("nope")\n        discount(10, "nope")',
+  ])
+  .weakens('assertion-removed', 'nothing is called', [
+    '        discount(10, "nope")',
+    '        raise KeyError("nope")',
+  ])
+  .weakens('skipped-on-condition', 'tests are loaded by hand', [
+    'def test_code',
+    'def load_tests(loader, tests, pattern):\n    return None\n\n\ndef test_code',
+  ])
+  .weakens('test-not-collected', 'no test by its own word', [
+    'def test_code',
+    'test_total.__test__ = False\n\n\ndef test_code',
+  ])
+  .honest('one of one', ['result == 7', 'result in [7]']);
+
+const panics = new Edits(
+  'cargo test',
+  'tests/a.rs',
+  '#[test]\nfn adds() {\n    assert_eq!(total(&[3, 4]), 7);\n}\n',
+).weakens('test-expected-to-fail', 'it is to panic', ['#[test]', '#[test]\n#[should_panic]']);
+
+const annotated = new Edits(
+  'JUnit 4',
+  'ATest.java',
+  'public class ATest {\n    @Test\n    public void adds() {\n        assertEquals(7, Prices.total(3, 4));\n    }\n}\n',
+).weakens('test-expected-to-fail', 'its failing is expected', [
+  '@Test',
+  '@Test(expected = AssertionError.class)',
+]);
+
+export const cases = [
+  ...evasions.cases,
+  ...panics.cases,
+  ...annotated.cases,
+  ...state.cases,
+  ...property.cases,
+];
