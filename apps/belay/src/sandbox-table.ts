@@ -1,9 +1,20 @@
 /** What `belay sandbox check` found, for a person. */
 
 import type { Denial } from '@belay/sandbox';
-import type { Mark, ProbeGroup, RowResult } from '@belay/sandbox/probe';
+import type { BoundaryReport, Mark, ProbeGroup, RowResult } from '@belay/sandbox/probe';
 import { printable, type Style } from './output.js';
-import type { SandboxCheck } from './sandbox.js';
+import type { ServerTrial } from './sandbox-server.js';
+import type { SnapshotRow } from './sandbox-snapshot.js';
+
+/** What `--json` prints. */
+export interface SandboxCheck extends BoundaryReport {
+  /** The writable folder; undefined where a folder of our own stood in for one. */
+  readonly scope: string | undefined;
+  readonly user: { readonly name: string; readonly uid: number };
+  /** Capture and restore; undefined where only some groups were asked for. */
+  readonly snapshot: readonly SnapshotRow[] | undefined;
+  readonly server: ServerTrial | undefined;
+}
 
 const TITLES: Readonly<Record<ProbeGroup, string>> = {
   files: 'Files outside the workspace',
@@ -121,16 +132,7 @@ function serverLines(server: NonNullable<SandboxCheck['server']>, style: Style):
 }
 
 /** `write EROFS /etc/hosts`. */
-export function nameOf({
-  operation,
-  errno,
-  path,
-  address,
-  syscall,
-  class: kind,
-  naming,
-  count,
-}: Denial): string {
+function nameOf({ operation, errno, path, address, syscall, class: kind, naming, count }: Denial): string {
   const target = path ?? address ?? (naming === 'class' ? `${syscall} (${kind})` : syscall);
   return printable(`${operation} ${errno} ${target}${count > 1 ? ` (${count} times)` : ''}`);
 }

@@ -5,7 +5,6 @@ import { homedir, tmpdir, userInfo } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { SandboxError, type SandboxHost } from '@belay/sandbox';
 import {
-  type BoundaryReport,
   checkBoundary,
   placeOutside,
   PROBE_GROUPS,
@@ -20,19 +19,9 @@ import { seconds } from './option-values.js';
 import { print, styleFor } from './output.js';
 import { resolveRunner } from './package-runner.js';
 import { type BoundaryOptions, boundaryOptions, policyFrom, sandboxTrouble } from './sandbox-policy.js';
-import { type ServerTrial, tryServer } from './sandbox-server.js';
-import { type SnapshotRow, trySnapshot } from './sandbox-snapshot.js';
-import { checkPage } from './sandbox-table.js';
-
-/** What `--json` prints. */
-export interface SandboxCheck extends BoundaryReport {
-  /** The writable folder; undefined where a folder of our own stood in for one. */
-  readonly scope: string | undefined;
-  readonly user: { readonly name: string; readonly uid: number };
-  /** Capture and restore; undefined where only some groups were asked for. */
-  readonly snapshot: readonly SnapshotRow[] | undefined;
-  readonly server: ServerTrial | undefined;
-}
+import { tryServer } from './sandbox-server.js';
+import { trySnapshot } from './sandbox-snapshot.js';
+import { checkPage, type SandboxCheck } from './sandbox-table.js';
 
 interface Options extends BoundaryOptions {
   readonly scope?: string;

@@ -3,7 +3,7 @@ import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { placeOutside } from '@belay/sandbox/probe';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { SandboxCheck } from '../src/sandbox.js';
+import type { SandboxCheck } from '../src/sandbox-table.js';
 import { belay } from './command.js';
 
 const SERVER = `

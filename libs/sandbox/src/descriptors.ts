@@ -14,7 +14,7 @@ const FIRST = 3;
 const LAST = 0xffff_ffff;
 
 /** Numbers from 3 on that a program started now would inherit without being told. */
-export function inheritable(): number[] {
+function inheritable(): number[] {
   let numbers: string[];
   try {
     numbers = readdirSync('/proc/self/fdinfo');

@@ -116,6 +116,12 @@ function temporary(folder: string): string {
   return folder;
 }
 
+/** What a program that is started here finds in its environment. */
+function told(name: string): string | undefined {
+  const { stdout } = spawnSync('printenv', [name], { encoding: 'utf8' });
+  return stdout.trim() === '' ? undefined : stdout.trim();
+}
+
 /** Writes where a package manager would; removes what it made. */
 function cached(folder: string): string {
   const before = existsSync(folder);
@@ -378,10 +384,10 @@ export const LIFE_ATTEMPTS: Readonly<Record<LifeId, Attempt>> = {
   tmp: () => temporary(tmpdir()),
   'slash-tmp': () => temporary('/tmp'),
   'var-tmp': () => temporary('/var/tmp'),
-  'cache-npm': ({ plan }) => cached(process.env.npm_config_cache ?? join(plan.home, '.npm')),
-  'cache-xdg': ({ plan }) => cached(process.env.XDG_CACHE_HOME ?? join(plan.home, '.cache')),
+  'cache-npm': ({ plan }) => cached(told('npm_config_cache') ?? join(plan.home, '.npm')),
+  'cache-xdg': ({ plan }) => cached(told('XDG_CACHE_HOME') ?? join(plan.home, '.cache')),
 
-  shell: () => shell('printf "b\\na\\n" | sort | head -n 1').trim(),
+  pipeline: () => shell('printf "b\\na\\n" | sort | head -n 1').trim(),
   node: () => run(process.execPath, ['-e', 'process.stdout.write(String(6 * 7))']),
   fork: async ({ own }) => {
     const path = join(own, 'forked.cjs');

@@ -319,7 +319,7 @@ export const LIFE = life({
   'cache-npm': ordinary('life-files', "write to npm's cache"),
   'cache-xdg': { ...ordinary('life-files', 'write to ~/.cache'), ownFolder: true },
 
-  shell: ordinary('life-processes', 'sh -c, with pipes'),
+  pipeline: ordinary('life-processes', 'sh -c, with pipes'),
   node: ordinary('life-processes', 'node in node'),
   fork: ordinary('life-processes', 'child with a message channel (fork)'),
   threads: ordinary('life-processes', 'worker threads'),

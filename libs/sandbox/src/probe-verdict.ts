@@ -90,7 +90,7 @@ export function judge(
         ...base,
         ...refusal,
         mark: 'lacks',
-        because: 'Landlock gives no folder of its own in its place',
+        because: 'Landlock gives nothing of its own in its place',
       };
     if (
       (known.depends === 'network' && setting.network === 'deny') ||

@@ -120,6 +120,34 @@ describe('the check', () => {
     }
   });
 
+  it('holds with Landlock, but for what it is known not to hold and to lack', async () => {
+    const report = await checkBoundary(optionsFor({ backend: 'landlock' }));
+    expect(report.reasons).toEqual([]);
+    expect(report.record.backend).toBe('landlock');
+    // One hole of each name, and none that is not on record.
+    const through = report.rows
+      .filter(({ mark }) => mark === 'hole')
+      .map(({ because }) => /"(.*)"/.exec(because)?.[1]);
+    expect(report.record.holes).toEqual(expect.arrayContaining([...new Set(through)]));
+    for (const row of ['escape-chmod', 'escape-udp-loopback', 'escape-unix-path', 'escape-hidden-list'])
+      expect(named(report, 'hole')).toContain(row);
+    for (const row of [
+      'escape-write',
+      'escape-tcp-fastopen',
+      'escape-hidden-file',
+      'escape-write-shm',
+      'escape-terminal',
+    ])
+      expect(named(report, 'refused')).toContain(row);
+    if (root)
+      expect(named(report, 'refused')).toEqual(
+        expect.arrayContaining(['escape-capabilities', 'escape-chroot']),
+      );
+    expect(named(report, 'lacks')).toEqual(
+      expect.arrayContaining(['life-dev-shm', 'life-pty', 'life-slash-tmp']),
+    );
+  });
+
   it('holds for an ordinary user', { timeout: 60_000 }, () => {
     // A copy of what it takes: the repository may be where only its owner gets to.
     const copy = join(base, 'copy');

@@ -18,10 +18,11 @@ afterEach(() => {
 /** In a root where no place for a mount can be made; `log` can be written. */
 function start(masks: readonly string[], command: readonly string[], input = '') {
   const own = [
-    ...['bwrap', '--json-status-fd', '4', '--unshare-user', '--ro-bind', '/', '/', '--bind', base, base],
-    ...masks.flatMap((path) => ['--ro-bind', '/dev/null', path]),
-    '--',
-  ];
+    'bwrap --json-status-fd 4 --unshare-user --ro-bind / / --bind'.split(' '),
+    [base, base],
+    ...masks.map((path) => ['--ro-bind', '/dev/null', path]),
+    ['--'],
+  ].flat();
   const args = [SCRIPT, String(own.length), ...own, ...command];
   return spawnSync('sh', args, { encoding: 'utf8', input });
 }
