@@ -118,6 +118,8 @@ interface Pair {
   readonly contents: Map<string, { readonly offset: number; readonly size: number }>;
   readonly states: StateRecord[];
   readonly held: string[];
+  /** Bytes at the journal's end that are no record: torn, or damaged. */
+  readonly unread: number;
 }
 
 interface StateRecord {
@@ -128,8 +130,6 @@ interface StateRecord {
   /** Where the record's body is. */
   readonly start: number;
   readonly end: number;
-  /** Contents that it mentions, each byte a character. */
-  readonly mentions: readonly string[];
 }
 
 /** Tidies a store up. Throws GcError; SnapshotError where the store is damaged or none. */
@@ -145,7 +145,7 @@ class Collection {
   readonly #now: number;
   readonly #requested: ReadonlySet<string>;
   readonly #damaged = new Set<string>();
-  readonly #mentions = new Map<string, readonly string[]>();
+  readonly #neededBy = new WeakMap<readonly Pair[], ReadonlySet<string>>();
   /** Of what was last read. */
   #opened: Store | undefined;
 
@@ -189,7 +189,11 @@ class Collection {
       this.#copy(missing, pairs);
       pairs = this.#read();
     }
-    const gone = pairs.filter((pair) => old.has(pair.id) && !this.#keepsDamaged(pair));
+    const lost = report.missing.length > 0;
+    // A state that was asked for may be behind the damage of a journal.
+    const gone = pairs.filter(
+      (pair) => old.has(pair.id) && !this.#keepsDamaged(pair) && !(lost && pair.unread > 0),
+    );
     const stays = pairs.filter((pair) => !gone.includes(pair));
     const bytes = { before: bytesOf(before), after: bytesOf(stays) };
     return { report: { ...report, bytes, damaged: this.#damagedList() }, old: gone.map(({ id }) => id) };
@@ -232,7 +236,9 @@ class Collection {
         held: [] as string[],
       };
       let writer: WriterIdentity | undefined;
+      let readTo = 0;
       for (const { type, body, start, end } of journalRecords(fd, 0)) {
+        readTo = end;
         if (type === RECORD.WRITER) writer ??= JSON.parse(body.toString()) as WriterIdentity;
         else if (type === RECORD.HELD) pair.held.push(formatDigest(body));
         else if (type === RECORD.CONTENTS) {
@@ -242,8 +248,9 @@ class Collection {
           pair.states.push(stateRecord(type, body, start, end));
         }
       }
-      const bytes = sizeOf(this.#file(id, 'journal')) + sizeOf(this.#file(id, 'pack'));
-      return { id, writer, live: this.#isLive(id, writer), bytes, ...pair };
+      const journal = sizeOf(this.#file(id, 'journal'));
+      const bytes = journal + sizeOf(this.#file(id, 'pack'));
+      return { id, writer, live: this.#isLive(id, writer), bytes, unread: journal - readTo, ...pair };
     } finally {
       closeSync(fd);
     }
@@ -279,37 +286,33 @@ class Collection {
     return wanted;
   }
 
-  /** Contents that the wanted states have, each byte a character. */
-  #needed(pairs: readonly Pair[], wanted: ReadonlyMap<string, StateRecord>): Set<string> {
+  /** Contents that the wanted states have, each byte a character: what their records mention, or will. */
+  #needed(pairs: readonly Pair[], wanted: ReadonlyMap<string, StateRecord>): ReadonlySet<string> {
+    const known = this.#neededBy.get(pairs);
+    if (known) return known;
     const needed = new Set<string>();
     const all = statesOf(pairs);
-    for (const state of wanted.values()) {
-      const way = wayTo(state, all, wanted);
-      const mentions = way === 'record' ? state.mentions : this.#mentionsOf(state.digest, way.from);
-      for (const key of mentions) needed.add(key);
-    }
+    for (const state of wanted.values()) this.#mention(state.digest, wayTo(state, all, wanted), needed);
+    this.#neededBy.set(pairs, needed);
     return needed;
   }
 
-  /** Of a state whose record can't stay as it is: contents that its new one will mention. */
-  #mentionsOf(digest: string, from: string | undefined): readonly string[] {
-    const way = `${digest} ${from}`;
-    const known = this.#mentions.get(way);
-    if (known) return known;
-    const keys: string[] = [];
+  #mention(digest: string, way: Way, into: Set<string>): void {
     const note = (content: Buffer | undefined): void => {
-      if (content) keys.push(content.toString('latin1'));
+      if (content) into.add(content.toString('latin1'));
     };
     const store = this.#store();
-    if (from === undefined) {
+    if (way === 'record') {
+      const { type, body } = store.recordOf(digest);
+      for (const { path, entryAt } of stateChanges(body, stateHead(type, body).changes))
+        if (entryAt !== undefined) note(readEntry(path, body, entryAt).entry.content);
+    } else if (way.from === undefined) {
       const manifest = store.manifest(digest);
       for (let root = 0; root < manifest.state.roots.length; root++)
         for (const { content } of manifest.entries(root)) note(content);
     } else {
-      for (const { entry } of composed(store, from, digest)) note(entry?.content);
+      for (const { entry } of composed(store, way.from, digest)) note(entry?.content);
     }
-    this.#mentions.set(way, keys);
-    return keys;
   }
 
   #store(): Store {
@@ -534,11 +537,6 @@ const bytesOf = (pairs: readonly Pair[]): number => pairs.reduce((sum, { bytes }
 
 function stateRecord(type: number, body: Buffer, start: number, end: number): StateRecord {
   const head = stateHead(type, body);
-  const mentions: string[] = [];
-  for (const { path, entryAt } of stateChanges(body, head.changes)) {
-    const content = entryAt === undefined ? undefined : readEntry(path, body, entryAt).entry.content;
-    if (content) mentions.push(content.toString('latin1'));
-  }
   return {
     digest: formatDigest(digestOf('sha256', head.state, 'buffer')),
     at: head.at,
@@ -546,7 +544,6 @@ function stateRecord(type: number, body: Buffer, start: number, end: number): St
     type,
     start,
     end,
-    mentions,
   };
 }
 
@@ -572,6 +569,8 @@ function isWhole(state: StateRecord, all: ReadonlyMap<string, StateRecord>): boo
   return false;
 }
 
+type Way = 'record' | { readonly from: string | undefined };
+
 /**
  * How a wanted state will be kept: by its record, where it is whole or a change of what is wanted; else anew, as a
  * change of the nearest wanted state before it, or (undefined) whole.
@@ -580,7 +579,7 @@ function wayTo(
   state: StateRecord,
   all: ReadonlyMap<string, StateRecord>,
   wanted: ReadonlyMap<string, StateRecord>,
-): 'record' | { readonly from: string | undefined } {
+): Way {
   if (state.parent === undefined || wanted.has(state.parent)) return 'record';
   let from: string | undefined = state.parent;
   while (from !== undefined && !wanted.has(from)) from = all.get(from)?.parent;

@@ -112,7 +112,7 @@ export class Scratch {
       },
       writer: NOWHERE,
       totals: { entries: 0, bytes: 0 },
-      watches: this.#native?.inotify && new Watches(this.#native.inotify),
+      watches: startWatching(this.#native),
     };
     // A name given to a file from outside leads nowhere a server could be.
     if (this.#context.watches) this.#context.watches.files = false;
@@ -525,6 +525,18 @@ function moved(rule: string, roots: readonly ScratchRoot[]): string {
     if (rule.startsWith(`${root}/`)) return at.toString() + rule.slice(root.length);
   }
   return rule;
+}
+
+/** Undefined where there is no inotify, or where this user has no more queues. */
+function startWatching(native: Native | undefined): Watches | undefined {
+  if (!native?.inotify) return undefined;
+  try {
+    return new Watches(native.inotify);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EMFILE' || code === 'ENFILE') return undefined;
+    throw error;
+  }
 }
 
 /** Contents are read for their hashes only. */

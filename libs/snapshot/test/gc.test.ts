@@ -398,3 +398,23 @@ it('many small sessions become one', () => {
   expect(readdirSync(dir).filter((name) => name.endsWith('.pack'))).toHaveLength(1);
   expect(statesIn(dir)).toEqual(unique(digests));
 });
+
+it('a journal that can not be read to its end stays while something is missing that it may have', () => {
+  const capturer = open();
+  writeFileSync(join(root, 'f'), '1');
+  const first = stateOf(capturer);
+  writeFileSync(join(root, 'f'), '2');
+  const second = stateOf(capturer);
+  end(capturer);
+  const journal = readdirSync(dir).find((name) => name.endsWith('.journal')) as string;
+  const whole = readFileSync(join(dir, journal));
+  const damaged = Buffer.from(whole);
+  damaged.writeUInt8((damaged.at(-20) ?? 0) ^ 1, damaged.length - 20);
+  writeFileSync(join(dir, journal), damaged);
+  expect(gc(dir, { keep: [first, second] }).missing).toEqual([second]);
+  expect(readFileSync(join(dir, journal)).equals(damaged)).toBe(true);
+  // Somebody had a copy.
+  writeFileSync(join(dir, journal), whole);
+  gc(dir, { keep: [first, second] });
+  expect(statesIn(dir)).toEqual(unique([first, second]));
+});

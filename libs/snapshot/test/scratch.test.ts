@@ -472,6 +472,34 @@ describe('its directory', () => {
   });
 });
 
+it('several roots are followed together', async () => {
+  const other = join(folder, 'other');
+  mkdirSync(other);
+  const chance = new Chance(8);
+  const both = new SlowCapturer(Store.open(join(folder, 'both')), [other, root]);
+  grow(Buffer.from(root), chance, 60);
+  grow(Buffer.from(other), chance, 60);
+  const states = [{ digest: both.capture(), pictures: [pictured(other), pictured(root)] }];
+  for (let i = 0; i < 12; i++) {
+    for (const each of [root, other]) disturb(Buffer.from(each), chance);
+    states.push({ digest: both.capture(), pictures: [pictured(other), pictured(root)] });
+  }
+  const scratch = await Scratch.open(both.store, (states[0] as { digest: string }).digest, dir);
+  open.push(scratch);
+  expect(scratch.roots.map(({ from }) => from.toString())).toEqual([other, root]);
+  for (const { digest, pictures } of states) {
+    writeFileSync(join(dir, '1', 'stray'), digest);
+    scratch.advance(digest);
+    expect([pictured(join(dir, '0')), pictured(join(dir, '1'))]).toEqual(pictures);
+  }
+  writeFileSync(join(dir, '1', 'stray'), '');
+  expect(scratch.drift().map(({ root: number, path }) => `${number} ${path.toString()}`)).toEqual([
+    '1 ',
+    '1 stray',
+  ]);
+  both.close();
+});
+
 it('a state of other roots is refused', async () => {
   const other = join(folder, 'other');
   mkdirSync(other);
