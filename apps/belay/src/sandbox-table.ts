@@ -10,6 +10,8 @@ import type { SnapshotRow } from './sandbox-snapshot.js';
 export interface SandboxCheck extends BoundaryReport {
   /** The writable folder; undefined where a folder of our own stood in for one. */
   readonly scope: string | undefined;
+  /** Whether what was tried to be written outside could be seen inside; else it was refused by not being there. */
+  readonly seen: boolean;
   readonly user: { readonly name: string; readonly uid: number };
   /** Capture and restore; undefined where only some groups were asked for. */
   readonly snapshot: readonly SnapshotRow[] | undefined;
@@ -59,6 +61,10 @@ export function checkPage(check: SandboxCheck, style: Style): string {
       record.naming === 'named' ? "told by name, from the kernel's own answers" : record.naming
     }`,
   ];
+  if (!check.seen)
+    head.push(
+      `${style.bold('outside')}   not seen inside: a --scope in a folder of yours shows more than "not there"`,
+    );
   const tested = rows.filter(({ mark }) => mark !== 'untested');
   const untested = rows.filter(({ mark }) => mark === 'untested');
   const groups = Object.entries(TITLES).flatMap(([group, title]) => {

@@ -73,7 +73,8 @@ async function check(server: readonly string[], options: Options): Promise<void>
   const scope = wanted === undefined ? undefined : existingFolder(wanted);
   const home = homedir();
   const near = [...(scope === undefined ? [] : [dirname(scope)]), home, '/srv', '/opt', process.cwd()];
-  const outside = placeOutside(near, scope === undefined ? [] : [scope]) ?? tmpdir();
+  const seen = placeOutside(near, scope === undefined ? [] : [scope]);
+  const outside = seen ?? tmpdir();
   // Without a scope, a workspace of our own stands in for it.
   const workspace = scope ?? mkdtempSync(join(outside, 'belay-workspace-'));
   try {
@@ -113,7 +114,14 @@ async function check(server: readonly string[], options: Options): Promise<void>
           });
     stop.signal.throwIfAborted();
     const { username: name, uid } = userInfo();
-    const document: SandboxCheck = { scope, user: { name, uid }, ...boundary, snapshot, server: trial };
+    const document: SandboxCheck = {
+      scope,
+      seen: seen !== undefined,
+      user: { name, uid },
+      ...boundary,
+      snapshot,
+      server: trial,
+    };
     await print(options.json, document, () => checkPage(document, styleFor(config)));
     process.exitCode = exitOf(document);
   } catch (error) {
