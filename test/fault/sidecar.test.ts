@@ -197,7 +197,8 @@ describe('while an agent works through the proxy', () => {
       for (const { code } of checked.findings) expect(['cut_off', 'not_acknowledged']).toContain(code);
       const [, attested, lines] = /^attested (\d+)\/(\d+)$/.exec(checked.integrity) ?? [];
       expect(Number(attested)).toBeGreaterThanOrEqual(100);
-      expect(Number(lines) - Number(attested)).toBeLessThanOrEqual(2);
+      // Lines are made in a quiet moment, at the latest after 20 ms: of calls that think for 2 ms, so many at most.
+      expect(Number(lines) - Number(attested)).toBeLessThanOrEqual(20);
       expect(await site.expectAgreement(checked.epoch)).toEqual([]);
     }
   });

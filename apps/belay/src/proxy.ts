@@ -282,6 +282,7 @@ async function converse(
       relay(process.stdin, server.stdin, {
         ...fromClient,
         before: (chunk) => recorder.observe('c2s', chunk),
+        after: () => recorder.passed(),
       });
       relay(server.stdout, stdout, {
         ...fromServer,

@@ -29,6 +29,14 @@ import { toolDefinitionDigest } from './tool-definition.js';
 /** Canonical form of larger content would hold up the frame it is made for: such a call has no `call` and no `match`. */
 const MAX_CANONICAL = 1024 * 1024;
 const MAX_OPEN = 65_536;
+/**
+ * Envelopes are made after `LOOK` milliseconds if nothing has come for `QUIET`, else after `LATEST`, or when so many wait.
+ * It is less than lines linger before they are sent.
+ */
+const LOOK = 2;
+const QUIET = 1;
+const LATEST = 20;
+const UNSETTLED = 1_024;
 /** Sessions over HTTP whose tools are remembered. */
 const MAX_TOOL_LISTS = 256;
 
@@ -98,8 +106,12 @@ export class Recorder {
   #failures = 0;
   /** A tool that is being listed is not what it was in an earlier run. */
   #changedSince = false;
-  /** `#settleSoon` is due. */
-  #settling = false;
+  /** Records whose envelopes are not made yet, when the last of them came, and the timer that waits for a quiet moment. */
+  #unsettled = 0;
+  #latest = 0;
+  /** A client's bytes were observed and are just being passed on. */
+  #passing = false;
+  #due: NodeJS.Timeout | undefined;
 
   constructor(parts: RecorderParts) {
     this.#parts = parts;
@@ -134,9 +146,19 @@ export class Recorder {
     return this.#failures;
   }
 
-  /** Takes bytes of one direction; the frames they complete are on record when this returns. */
+  /**
+   * Takes bytes of one direction; the frames they complete are on record when this returns. Those of a client are to be
+   * passed on next, and `passed` to be called then.
+   */
   observe(direction: Direction, chunk: Buffer): void {
+    this.#passing = direction === 'c2s';
     this.guard(() => this.#framers[direction].push(chunk, (frame) => this.#record(direction, frame)));
+  }
+
+  /** What a client sent is on its way. */
+  passed(): void {
+    this.#passing = false;
+    if (this.#unsettled > 0 && this.#parts.epoch !== undefined) this.#waitToSettle(this.#parts.epoch);
   }
 
   /** The direction has ended; what is left without a terminator is its last frame. */
@@ -277,19 +299,34 @@ export class Recorder {
     if (content.messages.some(({ type }) => type === 'response')) trace?.sync();
     if (epoch === undefined) return;
     // What has passed already, and is in memory that the next large frame is put into.
-    if (direction === 's2c' && frame.parts !== undefined) epoch.settle();
-    this.#settleSoon(epoch);
+    if (direction === 's2c' && frame.parts !== undefined) this.#settle(epoch);
+    else this.#settleSoon(epoch);
   }
 
-  /** After the input that is there has been passed on, and before anything else happens. */
+  /**
+   * When nothing has come for a moment: who was just sent something often runs on the core that we leave, and a client
+   * waits for it. Kill -9 costs the envelopes of that time, whose numbers the trace has.
+   */
   #settleSoon(epoch: Epoch): void {
-    if (this.#settling) return;
-    this.#settling = true;
-    setImmediate(() => {
-      this.#settling = false;
-      epoch.settle();
-      this.#parts.onAppended();
-    });
+    this.#latest = this.#parts.now();
+    if (++this.#unsettled >= UNSETTLED) this.#settle(epoch);
+    else if (!this.#passing) this.#waitToSettle(epoch);
+  }
+
+  /** Looks twice and no more: that takes time as well, and there is most of it when there is most to do. */
+  #waitToSettle(epoch: Epoch): void {
+    this.#due ??= setTimeout(() => {
+      if (this.#parts.now() - this.#latest >= QUIET) this.#settle(epoch);
+      else this.#due = setTimeout(() => this.#settle(epoch), LATEST - LOOK);
+    }, LOOK);
+  }
+
+  #settle(epoch: Epoch): void {
+    clearTimeout(this.#due);
+    this.#due = undefined;
+    this.#unsettled = 0;
+    epoch.settle();
+    this.#parts.onAppended();
   }
 
   /** The number is taken: whatever happens, there is an envelope for it. */
