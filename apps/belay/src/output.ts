@@ -8,6 +8,8 @@ export interface Style {
   readonly good: (text: string) => string;
   readonly bad: (text: string) => string;
   readonly warn: (text: string) => string;
+  /** What is not known: neither good nor a warning. */
+  readonly odd: (text: string) => string;
 }
 
 export function styleFor(config: Pick<CliConfig, 'colour'>): Style {
@@ -19,6 +21,7 @@ export function styleFor(config: Pick<CliConfig, 'colour'>): Style {
     good: wrap(32, 39),
     bad: wrap(31, 39),
     warn: wrap(33, 39),
+    odd: wrap(35, 39),
   };
 }
 

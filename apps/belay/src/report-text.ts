@@ -134,6 +134,7 @@ export interface ShownFinding {
 /** Of the evidence of a judgement, what speaks of files: a rule's findings, or paths that changed. */
 export function findingsOf({ evidence }: Judgement): readonly ShownFinding[] {
   if (!Array.isArray(evidence)) return [];
+  const seen = new Set<string>();
   return evidence.flatMap((each: unknown): ShownFinding[] => {
     if (!isObject(each) || typeof each['path'] !== 'string' || typeof each['recorded'] === 'string')
       return [];
@@ -144,6 +145,10 @@ export function findingsOf({ evidence }: Judgement): readonly ShownFinding[] {
     ];
     const line = [after['line'], before['line']].find((value) => typeof value === 'number');
     const words = (textOf(cause) ?? textOf(what) ?? 'changed').replaceAll('-', ' ');
+    // Every replay says it again.
+    const key = JSON.stringify([path, words, test, line]);
+    if (seen.has(key)) return [];
+    seen.add(key);
     return [
       {
         path,

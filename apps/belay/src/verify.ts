@@ -1,6 +1,7 @@
 /** `belay verify`: traces judged by running them again. */
 
 import { existsSync, readFileSync, realpathSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
 import { machineSecret } from '@belay/client/sink';
 import { defaultPolicy, emptyPolicy, type Policy, PolicyError, readPolicy } from '@belay/invariant';
@@ -12,7 +13,10 @@ import { type CliConfig, readConfig } from './config.js';
 import { badInput, EXIT, usage } from './exit.js';
 import { type LoginOptions, loginOptions, seconds, sinkName, withLogin } from './option-values.js';
 import { print, styleFor } from './output.js';
+import { pooled } from './pool.js';
 import { DigestCache, digestsPath, identify } from './provenance.js';
+import { progress } from './report-progress.js';
+import { type ReportOptions, reportOptions, takesOutput, writeReports } from './report-write.js';
 import { resolveProgram } from './server-process.js';
 import { logKeys } from './trace.js';
 import type { AckReport } from './trace-acks.js';
@@ -42,6 +46,8 @@ export interface VerifyOptions extends LoginOptions {
   readonly acks?: boolean;
   readonly attest?: boolean;
   readonly sink: string;
+  /** Nothing of a long session is folded. */
+  readonly all?: boolean;
   readonly json?: boolean;
   readonly allowUnverified?: boolean;
 }
@@ -199,23 +205,48 @@ export function exitOf(found: readonly Verification[], allowUnverified = false):
   return exits.includes(EXIT.undecided) && !allowUnverified ? EXIT.undecided : EXIT.good;
 }
 
-async function runVerify(traces: readonly string[], options: VerifyOptions): Promise<void> {
-  const config = withLogin(readConfig(), options);
+/**
+ * Judges traces, as many at once as there are cores, and says on a terminal how far it is. `interrupted`: some were not
+ * judged to the end.
+ */
+export async function verifyAll(
+  traces: readonly string[],
+  options: VerifyOptions,
+  config: CliConfig,
+): Promise<{ readonly found: readonly Verification[]; readonly interrupted: boolean }> {
   if (options.turn !== undefined && traces.length > 1) throw usage('--turn is of one trace');
-  if (options.isolated && options.turn === undefined) throw usage('--isolated is of one turn: --turn N');
   const stop = new AbortController();
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
-  const found: Verification[] = [];
-  for (const path of traces) {
-    found.push(await verifyFile(path, options, config, stop.signal, () => undefined));
-    if (stop.signal.aborted) break;
+  const end = (): void => stop.abort();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, end);
+  const shown = progress(traces);
+  try {
+    const found = await pooled(traces, availableParallelism(), stop.signal, async (path, i, signal) => {
+      const each = await verifyFile(path, options, config, signal, (done, total) => shown.at(i, done, total));
+      shown.finished();
+      return each;
+    });
+    return { found, interrupted: stop.signal.aborted };
+  } finally {
+    shown.end();
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.off(signal, end);
   }
-  if (options.attest === true && !stop.signal.aborted) await attestAll(found, options, config);
-  const { showVerification } = await import('./report-table.js');
-  await print(options.json, found.length === 1 ? found[0] : found, () =>
-    found.map((each) => showVerification(each, styleFor(config))).join('\n'),
-  );
-  process.exitCode = stop.signal.aborted ? 130 : exitOf(found, options.allowUnverified);
+}
+
+async function runVerify(traces: readonly string[], options: VerifyOptions & ReportOptions): Promise<void> {
+  const config = withLogin(readConfig(), options);
+  if (options.isolated && options.turn === undefined) throw usage('--isolated is of one turn: --turn N');
+  const taken = takesOutput(options);
+  const { found, interrupted } = await verifyAll(traces, options, config);
+  if (options.attest === true && !interrupted) await attestAll(found, options, config);
+  if (!taken) {
+    const { showVerification } = await import('./report-table.js');
+    const page = { style: styleFor(config), width: process.stdout.columns ?? 120, all: options.all === true };
+    await print(options.json, found.length === 1 ? found[0] : found, () =>
+      found.map((each) => showVerification(each, page)).join('\n'),
+    );
+  }
+  await writeReports(found, options);
+  process.exitCode = interrupted ? 130 : exitOf(found, options.allowUnverified);
 }
 
 /** Tells the log, and says on standard error what it was told. */
@@ -238,30 +269,43 @@ async function attestAll(
   }
 }
 
-export function register(program: Command): void {
-  loginOptions(program.command('verify'))
-    .description('judge traces by running them again against restored state')
+/** What decides how traces are judged, for every command that judges them. */
+export function judgingOptions(command: Command): Command {
+  return command
     .argument('<trace...>', 'traces, as `belay proxy` writes them')
-    .option('--turn <n>', 'only this call, counted from 1', count)
-    .option('--isolated', 'with --turn: by a server of its own that is told of no other call')
     .option('--policy <file>', 'rules of the operator, besides the built-in ones')
     .option('--no-default-policy', 'without the built-in rules')
     .option('--replays <n>', 'sessions that are played at most; two are needed for a FAIL', count, 2)
-    .option('--timeout <seconds>', 'how much longer a call may take than it took', seconds, 10)
-    .option('--server <command...>', 'command line of the server, in place of the recorded one')
     .option('--checker <command...>', 'is given what was claimed, and prints a program that checks it')
     .option('--no-claim-axis', 'what was claimed is not looked at')
-    .option('--acks', 'hold the trace against what the log signed for')
+    .option('--acks', 'hold the trace against what the log signed for');
+}
+
+/** What decides how traces are played. */
+export function playingOptions(command: Command): Command {
+  return command
+    .option('--timeout <seconds>', 'how much longer a call may take than it took', seconds, 10)
+    .option('--server <command...>', 'command line of the server, in place of the recorded one')
+    .option('--snapshots <dir>', 'where the states are (what the trace says, then STATE/snapshots)')
+    .option('--state <dir>', 'state directory (BELAY_STATE)');
+}
+
+export function register(program: Command): void {
+  const command = loginOptions(program.command('verify')).description(
+    'judge traces by running them again against restored state',
+  );
+  reportOptions(playingOptions(judgingOptions(command)))
+    .option('--turn <n>', 'only this call, counted from 1', count)
+    .option('--isolated', 'with --turn: by a server of its own that is told of no other call')
     .option('--attest', 'send the verdicts to the log, with the token of a verifier; implies --acks')
     .option('--sink <name>', 'with --attest: name of the sink', sinkName, 'verifier')
-    .option('--snapshots <dir>', 'where the states are (what the trace says, then STATE/snapshots)')
-    .option('--state <dir>', 'state directory (BELAY_STATE)')
     .option('--allow-unverified', 'exit with 0 also where something could not be decided')
+    .option('--all', 'every row and every explanation of a long session')
     .option('--json', 'print what was found for machines')
     .action(runVerify);
 }
 
-function count(text: string): number {
+export function count(text: string): number {
   if (!/^[1-9]\d{0,5}$/.test(text)) throw new InvalidArgumentError('a count, from 1.');
   return Number(text);
 }
