@@ -1,11 +1,11 @@
 /** `belay proxy`: one MCP server over stdio, verbatim, on record. */
 
-import { createHmac } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { setDefaultHighWaterMark } from 'node:stream';
 import type { Command } from 'commander';
 import { type CliConfig, readConfig } from './config.js';
+import { environmentDigests } from './environment.js';
 import { usage } from './exit.js';
 import { type GatedHooks, type GatedLane, gatedRelay } from './gated-relay.js';
 import {
@@ -218,21 +218,6 @@ function lateDigest(
     clearTimeout(late);
     return sha256 === undefined ? undefined : { path, sha256 };
   };
-}
-
-/** Names, and digests that tell whether a value is the same another time, without telling the value. */
-function environmentDigests(
-  secret: Buffer,
-  env: Readonly<Record<string, string | undefined>>,
-): Record<string, string> {
-  const digests: Record<string, string> = {};
-  for (const name of Object.keys(env).sort()) {
-    const digest = createHmac('sha256', secret)
-      .update(`belay/env/v1\n${name}\n${env[name] ?? ''}`)
-      .digest('hex');
-    digests[name] = `hmac-sha256:${digest}`;
-  }
-  return digests;
 }
 
 /** Relays until the server is gone and all of its output was passed on. */

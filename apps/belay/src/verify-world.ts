@@ -3,8 +3,8 @@
  * environment. Where it is not, a difference between recording and replay proves nothing.
  */
 
-import { createHmac } from 'node:crypto';
 import type { Command } from '@belay/trace';
+import { environmentDigest } from './environment.js';
 import type { Provenance } from './provenance.js';
 
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -23,12 +23,6 @@ export interface WorldDifferences {
  */
 const ELSEWHERE =
   /^(?:PWD|OLDPWD|SHLVL|_|TERM|TERM_.*|COLORTERM|COLUMNS|LINES|WINDOWID|DISPLAY|WAYLAND_DISPLAY|DBUS_.*|XDG_(?:SESSION|VTNR|SEAT|RUNTIME|CURRENT)_?.*|SSH_.*|TMUX.*|STY|GPG_.*|INVOCATION_ID|JOURNAL_STREAM|MAIL|LS_COLORS|LESS.*|PS\d|PROMPT.*|HIST.*|EDITOR|VISUAL|PAGER|INIT_CWD|npm_.*|VSCODE_.*|CLAUDE.*|CURSOR_.*|MCP_.*|BELAY_.*)$/;
-
-/** Digests that a recorder gives the values of an environment, under this machine's secret. */
-export function environmentDigest(secret: Buffer, name: string, value: string): string {
-  const digest = createHmac('sha256', secret).update(`belay/env/v1\n${name}\n${value}`).digest('hex');
-  return `hmac-sha256:${digest}`;
-}
 
 /** The environment a replay gets: of the present one, what the recording had too. */
 export function replayEnvironment(recorded: Command['env'], present: Environment): Record<string, string> {

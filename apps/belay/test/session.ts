@@ -191,7 +191,7 @@ export async function forged(trace: string, change: (records: Loose[]) => readon
       data === undefined
         ? {}
         : { size: data.length, sha256: createHash('sha256').update(data).digest('hex') };
-    writer.append({ ...body, ...sha256 } as RecordBody, data);
+    writer.append({ ...body, ...sha256 } as Exclude<RecordBody, { type: 'close' }>, data);
   }
   return path;
 }
