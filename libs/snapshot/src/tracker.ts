@@ -859,13 +859,21 @@ export class Tracker {
   /** Of a file that can be written to under a name that nobody watches. */
   #watchWriters(id: number): void {
     const { watches } = this.#context;
+    const { index } = this;
     const key = this.#inodeKey(id);
-    if (!watches || this.index.kind[id] !== KIND.FILE || this.#watched.has(key)) return;
-    this.#watched.add(key);
-    const watch = watches.file(this, id, this.absolute(id), true);
-    if (watch !== undefined) this.index.watch[id] = watch;
+    if (!watches || index.kind[id] !== KIND.FILE || this.#watched.has(key)) return;
+    for (const link of index.linksOf(id)) {
+      const path = this.absolute(link);
+      const ino = index.ino[link];
+      // Of its names some may have gone, or be another file's, of which nobody has looked yet.
+      const watch = watches.linkedFile(this, link, path, () => this.#stat(path)?.ino === ino);
+      if (watch === undefined) continue;
+      index.watch[link] = watch;
+      this.#watched.add(key);
+      break;
+    }
     // Before the watch was there it may have been written to.
-    for (const link of this.index.linksOf(id)) this.#force(link);
+    for (const link of index.linksOf(id)) this.#force(link);
   }
 
   #inodeKey(id: number): string {

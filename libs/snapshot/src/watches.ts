@@ -53,7 +53,7 @@ export class Watches {
     return this.#watch(tracker, id, path, OF_DIRECTORY);
   }
 
-  /** `linked`: it is written to under names that nobody watches. Undefined: it could not be. */
+  /** Undefined: it could not be watched. */
   file(tracker: Tracker, id: number, path: Buffer, linked: boolean): number | undefined {
     if (!linked && ++this.#files > this.#maxFiles) {
       this.files = false;
@@ -62,12 +62,31 @@ export class Watches {
     try {
       return this.#watch(tracker, id, path, linked ? OF_LINKED_FILE : OF_FILE);
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === 'ENOSPC') {
-        this.files = false;
-      }
+      if ((error as NodeJS.ErrnoException).code === 'ENOSPC') this.files = false;
       // What is gone or may not be read is found out by who reads it.
       return undefined;
     }
+  }
+
+  /**
+   * Of a file that is written to under names that nobody watches. Undefined: it could not be watched, or `isIt` says
+   * after the watch was there that the path is another file by now.
+   */
+  linkedFile(tracker: Tracker, id: number, path: Buffer, isIt: () => boolean): number | undefined {
+    let watch: number;
+    try {
+      watch = this.#inotify.watch(this.#queue, path, OF_LINKED_FILE);
+    } catch {
+      return undefined;
+    }
+    if (!isIt()) {
+      // Nobody's, or another entry's, whose it stays.
+      if (!this.#targets.has(watch)) this.#left.add(watch);
+      return undefined;
+    }
+    this.#targets.set(watch, { tracker, id });
+    this.#left.delete(watch);
+    return watch;
   }
 
   /** The entry is gone from the tree, or is another inode. */
