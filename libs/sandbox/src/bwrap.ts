@@ -93,7 +93,10 @@ export function bwrapCommand(plan: BwrapPlan): BwrapView {
   const sockets = hostSockets().filter((path) =>
     isSeen(path, [...own, ...plan.hidden.map((each) => each.path)]),
   );
-  const secrets = plan.hidden.filter(({ path }) => isThere(path, own, plan.policy, shown));
+  const secrets = [
+    ...plan.hidden.filter(({ path }) => isThere(path, own, plan.policy, shown)),
+    ...throughBinds(plan.hidden, policy),
+  ];
   const hidden = [...secrets, ...sockets.map((path) => ({ path, folder: false }))];
   const mounts = mountArguments({
     roots: policy.roots,
@@ -165,6 +168,21 @@ export function bwrapCommand(plan: BwrapPlan): BwrapView {
       })),
     ],
   };
+}
+
+/**
+ * What is hidden has another path where a folder around it is bound elsewhere, and is to be hidden there as well. A
+ * folder that is itself bound was meant to be seen there.
+ */
+export function throughBinds(hidden: readonly Seen[], { binds }: Pick<SandboxPolicy, 'binds'>): Seen[] {
+  return binds.flatMap(({ from, to }) => {
+    const source = look(from)?.path ?? from;
+    return hidden.flatMap(({ path, folder }) =>
+      within(path, source) && path !== source && source !== to
+        ? { path: join(to, path.slice(source.length)), folder }
+        : [],
+    );
+  });
 }
 
 /**

@@ -3,7 +3,7 @@
 import { accessSync, closeSync, constants, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { bwrapCommand, PORTS_FOLDER } from './bwrap.js';
+import { bwrapCommand, PORTS_FOLDER, throughBinds } from './bwrap.js';
 import { type CanaryOutcome, type CanaryRun, tryBoundary } from './canary.js';
 import { DenialLog } from './denial-log.js';
 import { type BoundaryView, listens, type Place, straceArguments } from './denials.js';
@@ -111,7 +111,8 @@ async function bubblewrap(
   const networked = network.mode === 'allow';
   const before = withoutLaterMounts(findTool('unshare', host.path), root);
   const setpriv = findTool('setpriv', host.path);
-  const replaceable = closeFolders(hidden, policy).open.filter(isReadable);
+  const readable = hidden.filter(({ path }) => isReadable(path));
+  const replaceable = closeFolders([...readable, ...throughBinds(readable, policy)], policy).open;
   return {
     name: 'bwrap',
     holes: [

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { innerEnvironment, splitEnvironment } from '../src/environment.js';
 import { hiddenPaths, within } from '../src/hidden.js';
+import { throughBinds } from '../src/bwrap.js';
 import { closeFolders, mountArguments, type MountWishes } from '../src/mounts.js';
 import { listeningPaths } from '../src/unix-sockets.js';
 import { folder } from './inside.js';
@@ -206,5 +207,20 @@ describe('hidden files that may be replaced', () => {
       { path: '/srv/keys/one', folder: false },
     ];
     expect(closeFolders(hidden, NOTHING)).toEqual({ closed: [], open: [] });
+  });
+});
+
+describe('what is hidden in a folder that is bound elsewhere', () => {
+  it('is hidden there, too', () => {
+    const base = folder();
+    const hidden = [
+      { path: join(base, 'keys', 'one'), folder: false },
+      { path: base, folder: true },
+      { path: '/elsewhere', folder: true },
+    ];
+    expect(throughBinds(hidden, { binds: [{ from: base, to: '/srv/copy' }] })).toEqual([
+      { path: '/srv/copy/keys/one', folder: false },
+    ]);
+    expect(throughBinds(hidden, { binds: [{ from: base, to: base }] })).toEqual([]);
   });
 });
