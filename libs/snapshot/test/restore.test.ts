@@ -1,4 +1,5 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import {
   chmodSync,
   existsSync,
@@ -15,7 +16,8 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeEach, describe, expect, it } from 'vitest';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { loadNative, type Native } from '../src/native.js';
 import { restore, RestoreError } from '../src/restore.js';
 import { Store } from '../src/store.js';
@@ -252,6 +254,21 @@ it('can be given up, and then leaves nothing', async () => {
   expect(partials()).toEqual([]);
 });
 
+it('killed in the middle, it leaves what nobody takes for a state', async () => {
+  for (let i = 0; i < 3000; i++) writeFileSync(join(root, `f${i}`), String(i));
+  const digest = capturer.capture();
+  const program = fileURLToPath(new URL('restore-program.mjs', import.meta.url));
+  const child = spawn(process.execPath, [program, join(folder, 'store'), digest, into], { stdio: 'ignore' });
+  const closed = once(child, 'close');
+  await vi.waitUntil(() => partials().length > 0, { timeout: 20_000, interval: 1 });
+  child.kill('SIGKILL');
+  await closed;
+  expect(existsSync(into)).toBe(false);
+  expect(partials()).toEqual([expect.stringMatching(new RegExp(`^\\.belay-partial-${child.pid}-`))]);
+  await restore(capturer.store, digest, into);
+  expect(picture(Buffer.from(into))).toEqual(picture(Buffer.from(root)));
+});
+
 it('tells how far it is', async () => {
   for (let i = 0; i < 1500; i++) writeFileSync(join(root, `f${i}`), String(i));
   const phases: string[] = [];
@@ -276,4 +293,31 @@ it('without koffi: the same, but attributes and a fraction of a microsecond, whi
   expect(withoutThose(picture(Buffer.from(into), { mtimes: false }))).toEqual(
     withoutThose(picture(Buffer.from(root), { mtimes: false })),
   );
+});
+
+it.runIf(isRoot)('who is not root gets everything but the owners, and is told so', () => {
+  writeFileSync(join(root, 'f'), 'x', { mode: 0o640 });
+  mkdirSync(join(root, 'd'));
+  symlinkSync('f', join(root, 'l'));
+  native.setXattr(Buffer.from(join(root, 'f')), Buffer.from('user.kept'), Buffer.from('1'));
+  native.setXattr(Buffer.from(join(root, 'd')), Buffer.from('trusted.note'), Buffer.from('1'));
+  const digest = capturer.capture();
+  const nobody = 65_534;
+  const place = join(folder, 'theirs');
+  mkdirSync(place);
+  execFileSync('chown', ['-R', `${nobody}:${nobody}`, join(folder, 'store'), place]);
+  chmodSync(base, 0o711);
+  const program = fileURLToPath(new URL('restore-program.mjs', import.meta.url));
+  const args = [program, join(folder, 'store'), digest, join(place, 'into')];
+  const output = execFileSync(process.execPath, args, { uid: nobody, gid: nobody, encoding: 'utf8' });
+  expect(JSON.parse(output)).toEqual([
+    ['ownership', 4],
+    ['xattrs', 1],
+  ]);
+  const [before, after] = [root, join(place, 'into')].map((each) =>
+    JSON.stringify(picture(Buffer.from(each)))
+      .replaceAll(`${nobody}:${nobody}`, '0:0')
+      .replace('trusted.note=31', ''),
+  );
+  expect(after).toBe(before);
 });
