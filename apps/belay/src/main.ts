@@ -48,6 +48,14 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     description: 'judge traces by running them again',
     load: () => import('./verify.js'),
   },
+  check: {
+    description: 'judge traces for a CI job: one line, one exit code',
+    load: () => import('./check.js'),
+  },
+  replay: {
+    description: 'run the calls of traces again and say which could be; nothing is judged',
+    load: () => import('./replay.js'),
+  },
   claim: {
     description: 'put on record what an agent says it has done',
     load: () => import('./claim.js'),

@@ -7,7 +7,7 @@ export const STYLE = `
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e8ea; --soft: #9aa2aa; --line: #2f353b; --page: #15181b; --pane: #1d2125; --focus: #7fb0ff;
   --pass: #58cc8d; --warn: #e6b154; --unverified: #c79bf2; --fail: #ff7f78; --pass-bg: #15301f; --warn-bg: #35290f; --unverified-bg: #2b1f3a; --fail-bg: #3b1b1b; } }
 * { box-sizing: border-box; }
-html { scroll-padding-top: 60px; }
+html { scroll-padding-top: 96px; }
 body { margin: 0 auto; max-width: 1280px; background: var(--page); color: var(--ink); font: 14px/1.45 system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif; }
 header, footer { padding: 22px 24px 14px; } footer { color: var(--soft); }
 h1 { margin: 0 0 4px; font-size: 21px; font-weight: 650; overflow-wrap: anywhere; }
@@ -43,7 +43,7 @@ pre { margin: 0; padding: 8px 10px; max-height: 460px; overflow: auto; backgroun
 .change { margin-top: 6px; } .change > summary { cursor: pointer; } .change pre { margin-top: 4px; }
 .facts { font-size: 12.5px; }
 @media (max-width: 900px) { .part > summary { grid-template-columns: 104px 1fr; gap: 2px 10px; } .part > summary > :nth-child(n+4) { grid-column: 1 / -1; } .axes { max-width: 230px; } section { margin-inline: 10px; } header, nav, footer { padding-inline: 14px; } .keys { display: none; } .mid { width: 90px; } }
-@media print { nav { display: none; } body { max-width: none; font-size: 11px; } section { margin: 12px 0; overflow: visible; } pre { max-height: none; overflow: visible; } .part > summary, .change, h3 { break-inside: avoid; break-after: avoid; } .part::details-content { content-visibility: visible; height: auto; } .PASS.part::details-content { content-visibility: hidden; height: 0; } * { print-color-adjust: exact; } }
+@media print { nav { display: none; } body { max-width: none; font-size: 11px; } section { margin: 12px 0; overflow: visible; } pre { max-height: none; overflow: visible; } .part > summary, .change, h3 { break-inside: avoid; break-after: avoid; } .part::details-content { content-visibility: visible; height: auto; } .part[data-status=PASS]::details-content { content-visibility: hidden; height: 0; } * { print-color-adjust: exact; } }
 `;
 
 export const SCRIPT = `

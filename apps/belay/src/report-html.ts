@@ -181,7 +181,7 @@ function partHtml(part: Part, id: string): string {
     ...(part.changes.length > 0 ? [counted(part.changes.length, 'change')] : []),
   ].map((tag) => ` <span class="tag">${markup(tag)}</span>`);
   const why = cause === undefined ? '' : `<b class="${status}">${cause}</b> ${markup(messageOf(part))}`;
-  return `<details class="part ${part.type} ${status}" id="${id}" data-status="${status}"><summary>${badge(status)}<span>${nameOf(part)}</span><span class="tool">${markup(whoOf(part))}</span>${axes(part)}<span class="why">${why}${tags.join('')}</span></summary>
+  return `<details class="part ${part.type}" id="${id}" data-status="${status}"><summary>${badge(status)}<span>${nameOf(part)}</span><span class="tool">${markup(whoOf(part))}</span>${axes(part)}<span class="why">${why}${tags.join('')}</span></summary>
 <div class="body">${body(part)}</div></details>
 `;
 }
