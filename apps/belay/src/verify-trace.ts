@@ -29,7 +29,6 @@ import {
   type Cause,
   compare,
   compareDeltas,
-  isRefresh,
   type Judgement,
   judgeTurn,
   reduce,

@@ -56,7 +56,12 @@ export class RecordedSession {
     const proxy = start(
       [
         'proxy',
-        ...['--state', join(folder, 'state'), '--workspace', workspace, '--hold-limit', '30000'],
+        '--state',
+        join(folder, 'state'),
+        '--workspace',
+        workspace,
+        '--hold-limit',
+        '30000',
         ...(options.proxy ?? ['--sandbox', 'default']),
         '--',
         ...server,

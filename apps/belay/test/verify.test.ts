@@ -237,10 +237,10 @@ describe('what can not be told', () => {
 
   test.each(['hang', 'die', 'flood'])(
     'a server that does "%s" when it is replayed ends within its time',
-    async (then) => {
+    async (habit) => {
       const session = await RecordedSession.start(files);
       const until = Date.now() + 2_000;
-      expect(await session.call('later', { until, then })).toBe('done');
+      expect(await session.call('later', { until, habit })).toBe('done');
       await session.call('plain');
       const trace = await session.end();
       await new Promise((resolve) => setTimeout(resolve, until - Date.now()));

@@ -224,7 +224,11 @@ const MAX_CANDIDATES = 1_000_000;
 function aligned(deltas: readonly Delta[], runs: Runs, contentOf: ContentOf): Aligned[] {
   const maps = deltas.map((delta) =>
     Object.assign(
-      new Map(delta.filter(({ path }) => !FAN_OUT.test(path)).map((change) => [change.path, change])),
+      new Map(
+        delta
+          .filter((change) => !FAN_OUT.test(change.path) && !isRefresh(change, contentOf))
+          .map((change) => [change.path, change]),
+      ),
       {
         renamed: [] as Aligned['renamed'],
       },

@@ -10,7 +10,6 @@ export {
   type ContentOf,
   type Delta,
   isCache,
-  isRefresh,
   type PathChange,
   type PathState,
 } from './effect.js';

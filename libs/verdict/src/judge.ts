@@ -49,17 +49,8 @@ export interface TurnEvidence {
 }
 
 /** The judgements of axis A2: result, effect, contract, egress, in this order. */
-export function judgeTurn(given: TurnEvidence): readonly Judgement[] {
-  const evidence = withoutRefreshes(given);
+export function judgeTurn(evidence: TurnEvidence): readonly Judgement[] {
   return [judgeResult(evidence), judgeEffect(evidence), judgeContract(evidence), judgeEgress(evidence)];
-}
-
-function withoutRefreshes(evidence: TurnEvidence): TurnEvidence {
-  const strip = <T extends { readonly delta?: Delta }>(seen: T): T =>
-    seen.delta === undefined
-      ? seen
-      : { ...seen, delta: seen.delta.filter((change) => !isRefresh(change, evidence.contentOf)) };
-  return { ...evidence, recorded: strip(evidence.recorded), replayed: evidence.replayed.map(strip) };
 }
 
 function judgeResult({ recorded, replayed, runs, doubts }: TurnEvidence): Judgement {
@@ -162,7 +153,7 @@ function judgeContract({
     return { axis, kind, status: 'UNVERIFIED', cause: 'POST_STATE_MISSING', message };
   }
   // What any replay did was done: one is enough.
-  const changes = deltas.flat();
+  const changes = deltas.flat().filter((change) => !isRefresh(change, contentOf));
   if (readOnlyHint === true) {
     const written = changes.filter(({ path }) => !isCache(path, caches));
     const [first] = written;

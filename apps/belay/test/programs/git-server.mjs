@@ -28,8 +28,9 @@ const TOOLS = {
   },
 };
 
-createInterface({ input: process.stdin }).on('line', async (line) => {
-  const { id, method, params } = JSON.parse(line);
+createInterface({ input: process.stdin }).on('line', (line) => void take(JSON.parse(line)));
+
+async function take({ id, method, params }) {
   if (method === 'initialize') {
     say({
       id,
@@ -48,4 +49,4 @@ createInterface({ input: process.stdin }).on('line', async (line) => {
     const { text, isError } = await TOOLS[params.name](params.arguments ?? {});
     say({ id, result: { content: [{ type: 'text', text }], ...(isError ? { isError } : {}) } });
   }
-});
+}

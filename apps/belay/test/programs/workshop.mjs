@@ -58,7 +58,7 @@ const TOOLS = {
     ({ port }) =>
       new Promise((resolve) => {
         const socket = connect(port, '127.0.0.1');
-        socket.on('data', (data) => resolve(`got ${data}`));
+        socket.on('data', (data) => resolve(`got ${String(data)}`));
         socket.on('error', ({ code }) => resolve(`failed: ${code}`));
       }),
   ],
@@ -84,10 +84,10 @@ const TOOLS = {
   // Does as it is told while the clock is before `until`, and then something else.
   later: [
     {},
-    ({ until, then }) => {
+    ({ until, habit }) => {
       if (Date.now() < until) return 'done';
-      if (then === 'die') process.exit(3);
-      if (then === 'flood') for (;;) process.stdout.write('x'.repeat(1 << 20));
+      if (habit === 'die') process.exit(3);
+      if (habit === 'flood') for (;;) process.stdout.write('x'.repeat(1 << 20));
       return new Promise(() => undefined);
     },
   ],
