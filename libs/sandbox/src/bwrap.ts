@@ -3,6 +3,7 @@
 import { lstatSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Place } from './denials.js';
+import { aliasesOf } from './aliases.js';
 import { entriesOf, look, type Seen, within } from './hidden.js';
 import { closeFolders, MAX_ENTRIES, mountArguments } from './mounts.js';
 import type { SandboxPolicy } from './policy.js';
@@ -90,9 +91,10 @@ export function bwrapCommand(plan: BwrapPlan): BwrapView {
       (folder) =>
         within(path, folder) && !seenAnyway.some((seen) => within(seen, folder) && within(path, seen)),
     );
-  const sockets = hostSockets().filter((path) =>
-    isSeen(path, [...own, ...plan.hidden.map((each) => each.path)]),
-  );
+  const listening = hostSockets().map((path) => ({ path, folder: false }));
+  const sockets = [...listening, ...aliasesOf(listening)]
+    .map(({ path }) => path)
+    .filter((path) => isSeen(path, [...own, ...plan.hidden.map((each) => each.path)]));
   const secrets = [
     ...plan.hidden.filter(({ path }) => isThere(path, own, plan.policy, shown)),
     ...throughBinds(plan.hidden, policy),

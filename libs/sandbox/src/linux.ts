@@ -3,6 +3,7 @@
 import { accessSync, closeSync, constants, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { aliasesOf } from './aliases.js';
 import { bwrapCommand, PORTS_FOLDER, throughBinds } from './bwrap.js';
 import { type CanaryOutcome, type CanaryRun, tryBoundary } from './canary.js';
 import { DenialLog } from './denial-log.js';
@@ -218,7 +219,8 @@ async function prepareWith(
   const [strace, mkfifo, setpriv] = [tool('strace'), tool('mkfifo'), tool('setpriv')];
   const arch = filterArch();
   const strict = policy.profile === 'strict';
-  const hidden = hiddenPaths(host.home, host.root, policy.hide, policy.show);
+  const found = hiddenPaths(host.home, host.root, policy.hide, policy.show);
+  const hidden = [...found, ...aliasesOf(found)];
   const inner = innerEnvironment(command.env, policy.roots);
   const { outer, inner: settings } = splitEnvironment(inner.env);
   const filterFds = (traced: boolean): readonly number[] =>
