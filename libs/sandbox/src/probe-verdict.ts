@@ -158,7 +158,7 @@ const REFUSERS: Readonly<Record<string, string>> = {
 };
 
 /** What the filter answers with. */
-const BY_FILTER = new Set(['EPERM', 'ENOSYS', 'EAFNOSUPPORT', 'EOPNOTSUPP']);
+const BY_FILTER = new Set(['EPERM', 'ENOSYS', 'EAFNOSUPPORT', 'ENOTSUP']);
 
 function refusedBy(
   errno: string,
