@@ -42,7 +42,7 @@ pre { margin: 0; padding: 8px 10px; max-height: 460px; overflow: auto; backgroun
 .diff span { display: block; min-height: 1.45em; padding: 0 4px; } .diff .add { background: var(--pass-bg); color: var(--pass); } .diff .del { background: var(--fail-bg); color: var(--fail); } .diff .at { color: var(--unverified); } .diff .name { color: var(--soft); }
 .change { margin-top: 6px; } .change > summary { cursor: pointer; } .change pre { margin-top: 4px; }
 .facts { font-size: 12.5px; }
-@media (max-width: 900px) { .part > summary { grid-template-columns: 104px 1fr; gap: 2px 10px; } .part > summary > :nth-child(n+4) { grid-column: 1 / -1; } .axes { max-width: 230px; } section { margin-inline: 10px; } header, nav, footer { padding-inline: 14px; } .keys { display: none; } .mid { width: 90px; } }
+@media (max-width: 900px) { svg text { display: none; } .part > summary { grid-template-columns: 104px max-content 1fr; gap: 2px 12px; } .part > summary > :nth-child(n+4) { grid-column: 1 / -1; } .axes { max-width: 230px; } section { margin-inline: 10px; } header, nav, footer { padding-inline: 14px; } .keys { display: none; } .mid { width: 90px; } }
 @media print { nav { display: none; } body { max-width: none; font-size: 11px; } section { margin: 12px 0; overflow: visible; } pre { max-height: none; overflow: visible; } .part > summary, .change, h3 { break-inside: avoid; break-after: avoid; } .part::details-content { content-visibility: visible; height: auto; } .part[data-status=PASS]::details-content { content-visibility: hidden; height: 0; } * { print-color-adjust: exact; } }
 `;
 

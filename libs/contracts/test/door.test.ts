@@ -24,4 +24,5 @@ it('the doors the sidecar uses load no zod', () => {
   expect(packages(source('credential.ts'))).toEqual(['node:crypto']);
   expect(packages(source('frame.ts'))).toEqual([]);
   expect(packages(source('http.ts'))).toEqual(['zod']);
+  expect(packages(source('verification.ts'))).toEqual(['zod']);
 });
