@@ -1,7 +1,7 @@
 /** What of a message's head passes the proxy, what is put on record, and who may talk to the proxy at all. */
 
-import { createHmac } from 'node:crypto';
 import { isIP } from 'node:net';
+import { macHex } from '@belay/envelope/sink';
 
 /** Names and values in turn, as they were received: case, order and repetition kept. */
 export type RawHeaders = readonly string[];
@@ -41,7 +41,12 @@ export function* headerPairs(raw: RawHeaders): Generator<readonly [name: string,
 
 /** All values of a field. */
 export function headerValues(raw: RawHeaders, name: string): string[] {
-  return [...headerPairs(raw)].filter(([each]) => each.toLowerCase() === name).map(([, value]) => value);
+  const values: string[] = [];
+  for (let i = 0; i + 1 < raw.length; i += 2) {
+    const each = raw[i] as string;
+    if (each.length === name.length && each.toLowerCase() === name) values.push(raw[i + 1] as string);
+  }
+  return values;
 }
 
 /** Everything but what belongs to the connection it came on. */
@@ -49,8 +54,13 @@ export function endToEnd(raw: RawHeaders): string[] {
   const named = headerValues(raw, 'connection').flatMap((value) =>
     value.split(',').map((token) => token.trim().toLowerCase()),
   );
-  const dropped = new Set([...HOP_BY_HOP, ...named.filter((name) => !KEPT.has(name))]);
-  return [...headerPairs(raw)].filter(([name]) => !dropped.has(name.toLowerCase())).flat();
+  const passed: string[] = [];
+  for (let i = 0; i + 1 < raw.length; i += 2) {
+    const name = (raw[i] as string).toLowerCase();
+    if (HOP_BY_HOP.has(name) || (named.includes(name) && !KEPT.has(name))) continue;
+    passed.push(raw[i] as string, raw[i + 1] as string);
+  }
+  return passed;
 }
 
 /**
@@ -58,10 +68,10 @@ export function endToEnd(raw: RawHeaders): string[] {
  * stays one. Without a body, methods that may have one say so: what writes the message would else announce one.
  */
 export function forwardedRequest(method: string, raw: RawHeaders, host: string): string[] {
-  const forwarded = [...headerPairs(endToEnd(raw))].flatMap(([name, value]) => [
-    name,
-    name.toLowerCase() === 'host' ? host : value,
-  ]);
+  const forwarded = endToEnd(raw);
+  for (let i = 0; i < forwarded.length; i += 2) {
+    if ((forwarded[i] as string).toLowerCase() === 'host') forwarded[i + 1] = host;
+  }
   if (isChunked(raw)) return [...forwarded, 'Transfer-Encoding', 'chunked'];
   const silent = BODILESS.has(method) || contentLength(raw) !== undefined;
   return silent ? forwarded : [...forwarded, 'Content-Length', '0'];
@@ -84,8 +94,7 @@ export function mediaType(raw: RawHeaders): string | undefined {
 
 /** Tells whether a value is the same another time, without telling the value. */
 export function keyedDigest(secret: Buffer, name: string, value: string): string {
-  const digest = createHmac('sha256', secret).update(`belay/http/v1\n${name}\n${value}`).digest('hex');
-  return `hmac-sha256:${digest}`;
+  return `hmac-sha256:${macHex(secret, `belay/http/v1\n${name}\n${value}`)}`;
 }
 
 /** Fields as they are put on record: by name alone, unless the value is known to be worth more and no credential. */

@@ -14,5 +14,6 @@ export {
   stateId,
   weakCallId,
 } from './identifiers.js';
+export { macHex } from './mac.js';
 export { SinkTree, type SinkTreeState } from './sink-tree.js';
 export { newUlid } from './ulid.js';
