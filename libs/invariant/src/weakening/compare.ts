@@ -126,6 +126,8 @@ class Comparison {
   readonly #claimed = new Map<Assertion, Assertion>();
   readonly #pairs = new Map<Live, Live>();
   readonly #found: Finding[] = [];
+  /** Imports that were told of, once for a file. */
+  readonly #moved = new Set<string>();
   /** Names in the code of each side, for telling a renaming from a replacement. */
   readonly #names: { readonly before: ReadonlySet<string>; readonly after: ReadonlySet<string> };
 
@@ -379,6 +381,10 @@ class Comparison {
     }
     const renamed = this.#renamed(test, before, other, after);
     if (renamed) return renamed;
+    // Nothing is expected of a call but that it is made.
+    if (before.atom.relation === 'runs') {
+      return contains(after.subject, before.subject) ? { order: 0.7, claims: false } : undefined;
+    }
     if (absorbs(after, before) || ofLength(before.atom, after.atom) !== undefined)
       return { order: 0.6, claims: false };
     if (ofLength(after.atom, before.atom) === 'as much') return kept;
@@ -482,7 +488,7 @@ class Comparison {
       );
       this.#push(hit ? 'subject-mocked' : 'mock-added', test, test.test.fn.line, other, mock.line);
     }
-    this.#imports(test, other, subjects);
+    this.#imports(test, other);
     const imported = new Set(test.in.file.imports.flatMap(({ names }) => names));
     for (const each of subjects) {
       if (imported.has(each) && other.in.file.defined.has(each) && !test.in.file.defined.has(each)) {
@@ -492,17 +498,20 @@ class Comparison {
   }
 
   /** The same name, taken from another place: a stand-in where that is one of the tests, else who knows. */
-  #imports(test: Live, other: Live, subjects: ReadonlySet<string>): void {
-    for (const called of subjects) {
+  #imports(test: Live, other: Live): void {
+    const about = new Set(test.run.assertions.flatMap(({ subject }) => [...calledIn(outermost(subject))]));
+    for (const called of about) {
+      if (this.#moved.has(`${test.in.path} ${called}`)) continue;
       const [was, is] = [test, other].map(({ in: { file, path } }) => {
         const from = file.imports.find(({ names }) => names.includes(called));
-        return from && placeOf(from.module, path);
+        return from && { module: from.module, place: placeOf(from.module, path) };
       });
-      if (was === undefined || is === undefined || was === is) continue;
-      const standIn =
-        /(^|[/._-])(tests?|mocks?|__mocks__|fakes?|stubs?|fixtures?|conftest|testdata)([/._-]|$)/i;
-      const cause: Cause =
-        standIn.test(is) && !standIn.test(was) ? 'subject-replaced' : 'subject-imported-elsewhere';
+      // Helpers of tests may be put elsewhere: it shows in what they assert.
+      if (was === undefined || is === undefined || IN_TESTS.test(was.place)) continue;
+      // Named as before, it has moved along; in the same place, the test has.
+      if (was.module === is.module || was.place === is.place) continue;
+      this.#moved.add(`${test.in.path} ${called}`);
+      const cause: Cause = IN_TESTS.test(is.place) ? 'subject-replaced' : 'subject-imported-elsewhere';
       this.#push(cause, test, test.test.fn.line, other, other.test.fn.line);
     }
   }
@@ -565,6 +574,10 @@ interface Match {
   /** Whether it is used up by this. */
   readonly claims: boolean;
 }
+
+/** A place of tests and of what stands in for something. */
+const IN_TESTS =
+  /(^|[/._-])(tests?|testkit|testing|mocks?|__mocks__|fakes?|stubs?|fixtures?|conftest|testdata|helpers?)([/._-]|$)/i;
 
 /** What makes stand-ins. */
 const MOCKS = /^(fn|mock|Mock|MagicMock|AsyncMock|create_autospec|stub|createStubInstance|mocked)$/;
