@@ -174,6 +174,9 @@ class Verifier {
   #start = 0;
   #restore = 0;
   #failure: Cause | undefined;
+  /** The states from before the first call and from after the last one. */
+  #opening: StateRecord | undefined;
+  #closing: StateRecord | undefined;
   /** The server of the session that is played. */
   #contained: ContainedServer | undefined;
 
@@ -192,6 +195,7 @@ class Verifier {
   /** Plays the session once; again as long as something is undecided and replays are left. */
   async replay(): Promise<void> {
     const { server, store, signal } = this.#parts;
+    const first = await this.#firstState();
     if (server === undefined) {
       this.#failure = 'REPLAY_NOT_STARTED';
       return;
@@ -199,7 +203,6 @@ class Verifier {
     const folder = mkdtempSync(join(tmpdir(), `belay-replay-${process.pid}-`));
     const stop = (): void => void this.#contained?.kill();
     signal.addEventListener('abort', stop);
-    const first = await this.#firstState();
     // One scratch for all sessions: going back to the first state costs what the last session changed.
     const workspace =
       store && this.#contents && first !== undefined
@@ -290,23 +293,29 @@ class Verifier {
     return digest !== undefined && this.#states?.has(digest) === true ? digest : undefined;
   }
 
+  /** The first state on this machine; notes the two that the record as a whole lies between. */
   async #firstState(): Promise<string | undefined> {
+    let first: string | undefined;
     for await (const line of readTrace(this.#parts.trace)) {
       if (!('record' in line) || line.record.type !== 'state') continue;
-      const state = this.#known(line.record);
-      if (state !== undefined) return state;
+      first ??= this.#known(line.record);
+      if (line.record.phase === 'open') this.#opening ??= line.record;
+      else if (line.record.phase === 'close') this.#closing = line.record;
     }
-    return undefined;
+    return first;
   }
 
   #request({ call, recorded, replayed }: PlayedRequest, tools: Map<string, Annotations>, run: number): void {
     const result = recorded?.result as Readonly<Record<string, unknown>> | undefined;
-    if (call.method === 'tools/list' && Array.isArray(result?.['tools'])) {
+    const again = 'response' in replayed ? (replayed.response.result as typeof result) : undefined;
+    if (call.method === 'tools/list') {
       if (call.first) tools.clear();
-      for (const tool of result['tools'] as readonly unknown[]) noteTool(tool, tools);
+      // What the server says of itself now binds it, too: the record of it may have been made milder.
+      for (const listed of [result?.['tools'], again?.['tools']]) {
+        if (Array.isArray(listed)) for (const tool of listed as readonly unknown[]) noteTool(tool, tools);
+      }
     }
     if (run > 0 || (call.method !== 'initialize' && call.method !== 'server/discover')) return;
-    const again = 'response' in replayed ? (replayed.response.result as typeof result) : undefined;
     if (JSON.stringify(result?.['serverInfo']) !== JSON.stringify(again?.['serverInfo'])) {
       this.#doubts.add('SERVER_CHANGED');
     }
@@ -389,8 +398,12 @@ class Verifier {
     const parts: Part[] = [];
     const contents = this.#contents;
     const caps = this.#caps();
-    let last: StateRecord | undefined;
-    let first: StateRecord | undefined;
+    const isWhole = only === undefined;
+    const [opening, closing] = [this.#opening, this.#closing].map((end) =>
+      isWhole && end !== undefined && this.#known(end) !== undefined ? end : undefined,
+    );
+    let last: StateRecord | undefined = opening;
+    let first: StateRecord | undefined = last;
     const history: SessionEvent[] = [];
     const claims = [...this.#parts.claims];
     for (const turn of this.#turns) {
@@ -398,7 +411,7 @@ class Verifier {
       if (isFirst && last !== undefined) {
         history.push(...writesOf(this.#between(last, turn.pre) ?? []));
         const drift = await this.#drift(last, turn.pre, turn.turn, caps);
-        if (drift !== undefined && only === undefined) parts.push(drift);
+        if (drift !== undefined && isWhole) parts.push(drift);
       }
       if (turn.group.at(-1) === turn.turn) last = turn.post;
       first ??= turn.pre;
@@ -409,7 +422,13 @@ class Verifier {
       if (only !== undefined && turn.turn !== only) continue;
       parts.push(await this.#turn(turn, caps));
     }
-    if (only === undefined) {
+    if (isWhole && this.#turns.length > 0) {
+      if (last !== undefined && closing !== undefined) {
+        history.push(...writesOf(this.#between(last, closing) ?? []));
+        const drift = await this.#drift(last, closing, undefined, caps);
+        if (drift !== undefined) parts.push(drift);
+      }
+      last = closing ?? last;
       const changes = this.#between(first, last);
       if (changes !== undefined && contents !== undefined) {
         history.push(...claims.map(({ text }) => ({ kind: 'claim' as const, text })));
@@ -491,7 +510,13 @@ class Verifier {
   /** Of the whole: what may be missing at its end does not touch what is there. */
   #sessionCaps(): Cause[] {
     const cut = this.#report.problems.some(({ code }) => code === 'missing_close' || code === 'torn_tail');
-    return cut ? ['OBSERVATION_GAP'] : [];
+    const isLost = (end: StateRecord | undefined): boolean =>
+      end !== undefined && this.#known(end) === undefined;
+    return [
+      ...(cut ? (['OBSERVATION_GAP'] as const) : []),
+      ...(isLost(this.#opening) ? (['PRE_STATE_MISSING'] as const) : []),
+      ...(isLost(this.#closing) ? (['POST_STATE_MISSING'] as const) : []),
+    ];
   }
 
   async #turn(turn: Turn, caps: readonly Cause[]): Promise<TurnPart> {
@@ -555,7 +580,7 @@ class Verifier {
         ...(turn.delta === undefined ? {} : { delta: turn.delta }),
       },
       replayed: replays.map(({ answer, delta }) => ({ answer, ...(delta === undefined ? {} : { delta }) })),
-      annotations: turn.group.length > 1 ? {} : turn.annotations,
+      annotations: shared(turn.group.map((nth) => this.#turns[nth - 1]?.annotations ?? {})),
       egress: {
         denied: [...new Set([...turn.denied.network, ...unreached])],
         forbidden: () => false,
@@ -601,7 +626,7 @@ class Verifier {
   async #drift(
     last: StateRecord,
     pre: StateRecord | undefined,
-    turn: number,
+    turn: number | undefined,
     caps: readonly Cause[],
   ): Promise<Part | undefined> {
     const changes = this.#between(last, pre);
@@ -610,7 +635,7 @@ class Verifier {
     const judgements = await this.#parts.invariants(interval, this.#contents);
     return {
       type: 'drift',
-      before: turn,
+      ...(turn === undefined ? {} : { before: turn }),
       by: pre?.drift ?? 'unknown',
       verdict: reduce(judgements.length > 0 ? judgements : [NO_RULE], caps),
       changes: this.#parts.show(changes, this.#contents),
@@ -712,10 +737,20 @@ function noteTool(tool: unknown, tools: Map<string, Annotations>): void {
   const declared = (annotations ?? {}) as Readonly<Record<string, unknown>>;
   const hint = (key: string): boolean | undefined =>
     typeof declared[key] === 'boolean' ? declared[key] : undefined;
-  const readOnlyHint = hint('readOnlyHint');
-  const destructiveHint = hint('destructiveHint');
+  const before = tools.get(name);
+  // A tool that is listed twice is held to all that was promised of it.
+  const readOnlyHint = before?.readOnlyHint === true ? true : hint('readOnlyHint');
+  const destructiveHint = before?.destructiveHint === false ? false : hint('destructiveHint');
   tools.set(name, {
     ...(readOnlyHint === undefined ? {} : { readOnlyHint }),
     ...(destructiveHint === undefined ? {} : { destructiveHint }),
   });
+}
+
+/** What calls that overlapped have promised together: of their change it is not known which of them made it. */
+function shared(group: readonly Annotations[]): Annotations {
+  if (group.every(({ readOnlyHint }) => readOnlyHint === true)) return { readOnlyHint: true };
+  const keeps = ({ readOnlyHint, destructiveHint }: Annotations): boolean =>
+    readOnlyHint === true || destructiveHint === false;
+  return group.every(keeps) ? { destructiveHint: false } : {};
 }

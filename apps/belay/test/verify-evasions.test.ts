@@ -1,0 +1,60 @@
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { RecordedSession, reworded, verified, words } from './session.js';
+
+const TEST = 'from m import f\n\n\ndef test_f():\n    assert f(1) == 2\n    assert f(2) == 3\n';
+const GUTTED = 'from m import f\n\n\ndef test_f():\n    assert f(1) == 2\n';
+
+const files = (workspace: string): void => {
+  mkdirSync(join(workspace, 'tests'));
+  writeFileSync(join(workspace, 'tests', 'test_m.py'), TEST);
+  writeFileSync(join(workspace, 'a.txt'), 'alpha\n');
+};
+
+describe('what lies outside of every turn', () => {
+  test('a test that is weakened before the first call', async () => {
+    const session = await RecordedSession.start(files);
+    writeFileSync(join(session.workspace, 'tests', 'test_m.py'), GUTTED);
+    await session.call('plain');
+    const found = await verified(await session.end());
+    expect(words(found)).toEqual(['drift: FAIL INVARIANT_BROKEN', 'PASS', 'session: FAIL INVARIANT_BROKEN']);
+    expect(found.parts[0]).toMatchObject({ type: 'drift', before: 1 });
+  });
+
+  test('one that is weakened after the last call', async () => {
+    const session = await RecordedSession.start(files);
+    await session.call('plain');
+    writeFileSync(join(session.workspace, 'tests', 'test_m.py'), GUTTED);
+    const found = await verified(await session.end());
+    expect(words(found)).toEqual(['PASS', 'drift: FAIL INVARIANT_BROKEN', 'session: FAIL INVARIANT_BROKEN']);
+    expect(found.parts[1]).not.toHaveProperty('before');
+  });
+});
+
+describe('a reader that writes', () => {
+  test('while another reader reads', async () => {
+    const session = await RecordedSession.start(files);
+    await Promise.all([
+      session.call('read', { path: 'a.txt', ms: 200 }),
+      session.call('liar', { path: 'a.txt' }),
+    ]);
+    expect(words(await verified(await session.end()))).toContain('FAIL WROTE_THOUGH_READ_ONLY');
+  });
+
+  test('and whose promise is taken out of the record, or made twice', async () => {
+    const session = await RecordedSession.start(files);
+    await session.call('liar', { path: 'a.txt' });
+    const trace = await session.end();
+    const edits: readonly ((text: string) => string)[] = [
+      (text) => text.replaceAll('"readOnlyHint":true', '"readOnlyHint":false'),
+      (text) => text.replace('"tools":[', '"tools":[{"name":"liar","inputSchema":{"type":"object"}},'),
+      (text) => text.replace('"name":"liar"', '"name":"other"'),
+    ];
+    for (const edit of edits) {
+      const other = await reworded(trace, (text, dir) => (dir === 's2c' ? edit(text) : text));
+      expect(words(await verified(other))[0]).toBe('FAIL WROTE_THOUGH_READ_ONLY');
+      rmSync(other);
+    }
+  });
+});
