@@ -162,7 +162,9 @@ export class Store {
 
   readGeneration(): string {
     try {
-      return readFileSync(join(this.dir, GENERATION_FILE), 'latin1');
+      const path = join(this.dir, GENERATION_FILE);
+      // Asked twice for every state, and mostly there is none: an error costs more than the question.
+      return existsSync(path) ? readFileSync(path, 'latin1') : '';
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return '';
       throw error;

@@ -194,7 +194,7 @@ it('what was damaged is found out when it is read', () => {
 });
 
 describe('whatever of a journal is there', () => {
-  it('the states that are named can be had, and a new session goes on', () => {
+  it('the states that are named can be had, and a new session goes on', { timeout: 120_000 }, () => {
     const capturer = open();
     const digests: string[] = [];
     for (let n = 0; n < 4; n++) {
