@@ -20,7 +20,6 @@ const NOT_RUN: ReadonlySet<Cause> = new Set<Cause>([
   'REPLAY_NOT_STARTED',
   'GROUP_TOO_LARGE',
   'REMOTE_SERVER',
-  'SERVER_UNKNOWN',
   'NOT_REPLAYED',
 ]);
 /** Causes for which it was run from another state than it was recorded in, or its change was not seen. */

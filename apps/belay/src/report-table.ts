@@ -43,7 +43,7 @@ const FOLD = 3;
 const MAX_EXPLAINED = 20;
 const MAX_DIFFERENCES = 3;
 const MAX_PATHS = 8;
-const MIN_WIDTH = 60;
+const MIN_WIDTH = 72;
 const NAME = 10;
 
 const MARKS: Readonly<Record<Status, string>> = { PASS: '✓', WARN: '!', UNVERIFIED: '?', FAIL: '✗' };
@@ -106,7 +106,7 @@ function head(found: Verification, style: Style, width: number): string {
     const name = term === '' ? '' : `${term}:`;
     return `  ${style.dim(name.padEnd(NAME))} ${colour(fitted(printable(value), width - NAME - 3))}\n`;
   });
-  return `${style.bold(printable(basename(trace)))}\n${shown.join('')}`;
+  return `${style.bold(fitted(printable(basename(trace)), width))}\n${shown.join('')}`;
 }
 
 interface Layout {
@@ -315,11 +315,11 @@ function foot(found: Verification, style: Style, width: number): string {
     const [first = '', ...more] = wrapped(text, width, ' '.repeat(NAME + 3)).split('\n');
     return `  ${style.dim(`${term}:`.padEnd(NAME))} ${first.trimStart()}\n${more.map((line) => (line === '' ? '' : `${line}\n`)).join('')}`;
   });
-  return `${shown.join('')}${verdictLine(found, style)}\n`;
+  return `${shown.join('')}${verdictLine(found, style, width)}\n`;
 }
 
 /** The last line of a page. */
-function verdictLine({ tally, integrity }: Verification, style: Style): string {
+function verdictLine({ tally, integrity }: Verification, style: Style, width: number): string {
   const { status } = tally;
   const why = {
     PASS: 'everything that was judged is as it was recorded',
@@ -327,5 +327,7 @@ function verdictLine({ tally, integrity }: Verification, style: Style): string {
     UNVERIFIED: 'something could not be decided; this is no PASS',
     FAIL: 'something on record is not what happens, or a rule is broken',
   }[status];
-  return `${statusText(status, style)}  ${why}; integrity: ${integrityText(integrity)}`;
+  const worth = `integrity: ${integrityText(integrity)}`;
+  const room = width - STATUS_WIDTH - 4 - worth.length;
+  return `${statusText(status, style)}  ${columnsOf(why) > room ? '' : `${why}; `}${worth}`;
 }

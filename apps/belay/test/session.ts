@@ -133,20 +133,27 @@ export class RecordedSession {
 const textOf = ({ result, error }: Message): string =>
   (result as { content?: [{ text: string }] } | undefined)?.content?.[0].text ?? JSON.stringify(error);
 
-/** `belay verify` of a recorded session, in the environment that it was recorded in. */
-export async function verified(trace: string, ...args: readonly string[]): Promise<Verification> {
-  const state = join(trace, '..', '..');
+/** Does what a command does in the environment that sessions are recorded in. */
+export async function atHome<T>(work: () => Promise<T>): Promise<T> {
   const before = { ...process.env };
   for (const name of Object.keys(process.env))
     if (name !== 'PATH' && name !== 'TMPDIR') delete process.env[name];
   process.env['HOME'] = HOME;
   try {
-    const { json, stderr } = await belay('verify', '--json', '--state', state, trace, ...args);
-    if (json === undefined) throw new Error(stderr);
-    return json as Verification;
+    return await work();
   } finally {
     Object.assign(process.env, before);
   }
+}
+
+/** `belay verify` of a recorded session. */
+export function verified(trace: string, ...args: readonly string[]): Promise<Verification> {
+  const state = join(trace, '..', '..');
+  return atHome(async () => {
+    const { json, stderr } = await belay('verify', '--json', '--state', state, trace, ...args);
+    if (json === undefined) throw new Error(stderr);
+    return json as Verification;
+  });
 }
 
 /** One word a part: `PASS`, or status and cause. */
