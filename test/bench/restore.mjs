@@ -5,7 +5,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Capturer, gc, restore, Scratch, Store } from '../../libs/snapshot/dist/index.js';
+import { Capturer, gc, restore, Scratch, Store } from '@belay/snapshot';
 import { median, quantile, table } from './measure.mjs';
 
 const PER_FOLDER = 25;

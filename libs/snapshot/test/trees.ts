@@ -257,7 +257,7 @@ export function disturb(root: Buffer, chance: Chance): string {
       return 'another type';
     }
   } catch (error) {
-    return `${(error as NodeJS.ErrnoException).code ?? String(error)}`;
+    return (error as NodeJS.ErrnoException).code ?? String(error);
   }
   return 'nothing';
 }
