@@ -141,7 +141,7 @@ export class Workload {
     return this.#chance.below(4) === 0 || dirs.length === 0 ? this.root : this.#chance.one(dirs).path;
   }
 
-  #some(type: 'file' | 'dir' | 'link'): Buffer | undefined {
+  #some(type: 'file' | 'dir' | 'link') {
     const all = below(this.root).filter((each) => each.type === type);
     return all.length === 0 ? undefined : this.#chance.one(all).path;
   }
