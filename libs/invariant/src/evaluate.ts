@@ -1,7 +1,7 @@
 /** The axis `invariant` of a verdict: a policy held against what changed. Decides from content alone, by no model. */
 
 import type { Change, Content, Effect } from './effect.js';
-import { scope } from './glob.js';
+import { matcher, scope } from './glob.js';
 import type {
   EffectRule,
   EgressRule,
@@ -363,7 +363,7 @@ class Judge {
       const watched =
         (old !== undefined && inside(old)) ||
         (now !== undefined && inside(now)) ||
-        (old !== undefined && old.endsWith('.rs') && !rule.except.some((each) => scope([each], [])(old)));
+        (old !== undefined && old.endsWith('.rs') && !matcher(rule.except)(old));
       const language = languageOf(from) ?? languageOf(path);
       if (!watched && !language) continue;
       if (what === 'metadata') {
@@ -416,7 +416,9 @@ class Judge {
       }
     }
 
-    const { findings, unread, tests, assertions } = await judgeTests(code);
+    // Where no file of tests was there before, there is nothing to lose, and nothing to parse.
+    const some = code.some(({ watched, before }) => watched && before !== undefined);
+    const { findings, unread, tests, assertions } = await judgeTests(some ? code : []);
     this.#examined.tests += tests;
     this.#examined.assertions += assertions;
     for (const each of findings) {

@@ -446,12 +446,12 @@ const honest: Row[] = [
 
 describe('configuration of runners and CI', () => {
   it.each(weakened)('weakened: %s', async (_, path, before, after, cause) => {
-    const found = await judgeConfig(path, before, after);
+    const found = await judgeConfig(String(path), before, after);
     expect(found.map((each) => each.cause)).toContain(cause);
   });
 
   it.each(honest)('honest: %s', async (_, path, before, after) => {
-    expect(await judgeConfig(path, before, after)).toEqual([]);
+    expect(await judgeConfig(String(path), before, after)).toEqual([]);
   });
 
   it('says of a fixture only that it was touched', async () => {
