@@ -21,3 +21,4 @@ export { POLICY_SCHEMA } from './policy-schema.js';
 export type { Canary, HeldLimit, Hole, SandboxRecord } from './record.js';
 export type { Prepared, SandboxCommand, SandboxHost } from './prepared.js';
 export { prepare } from './sandbox.js';
+export { findTool } from './tools.js';
