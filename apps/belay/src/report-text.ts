@@ -239,6 +239,7 @@ export function wrapped(text: string, width: number, indent: string): string {
 
 /** Control characters, and what XML and HTML can not hold at all, shown as escapes. Line ends stay. */
 const CONTROLS =
+  // oxlint-disable-next-line eslint/no-control-regex -- these are what is looked for
   /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]|\p{Cs}/u;
 
 const ENTITIES: Readonly<Record<string, string>> = {
