@@ -28,6 +28,8 @@ const NAMED =
   /\b[\w.-]*(?:password|passwd|secret|token|api_?key|access_?key|private_?key)[\w.-]*["']?\s*[:=]\s*["']([^"'\s]{16,256})["']/gi;
 
 const MAX_FOUND = 100;
+/** Longer lines were written by no person, and names in them are anything. */
+const MAX_NAMED = 4_000;
 
 export function secretsIn(source: string): Secret[] {
   const found: Secret[] = [];
@@ -39,7 +41,7 @@ export function secretsIn(source: string): Secret[] {
       for (const [value] of line.matchAll(pattern))
         found.push({ kind, line: at + 1, value, likely: false, text: hidden(line, value) });
     }
-    for (const [, value] of line.matchAll(NAMED)) {
+    for (const [, value] of line.length > MAX_NAMED ? [] : line.matchAll(NAMED)) {
       if (
         value === undefined ||
         entropy(value) < 3.5 ||

@@ -187,6 +187,26 @@ describe('every file of the table', () => {
     }
   });
 
+  it('mangled in any way is judged and not stumbled over', async () => {
+    const all = [...SOURCES];
+    await fc.assert(
+      fc.asyncProperty(
+        fc.nat(),
+        fc.nat(),
+        fc.nat(),
+        fc.constantFrom('', '(', '}', '"', '\n', ' not '),
+        async (which, from, size, put) => {
+          const [text, path] = all[which % all.length] as [string, string];
+          const at = from % text.length;
+          const mangled = text.slice(0, at) + put + text.slice(at + (size % 40));
+          await judgeTests([{ path, before: text, after: mangled }]);
+          await judgeTests([{ path, before: mangled, after: text }]);
+        },
+      ),
+      { numRuns: 150 },
+    );
+  });
+
   it('put back after it was weakened says the same: only the net change counts', async () => {
     for (const { edits } of ALL) {
       const net = edits.map(({ path, before: text }) => ({

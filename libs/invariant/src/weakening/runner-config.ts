@@ -396,11 +396,15 @@ async function facts(kind: ConfigKind, path: string, text: string): Promise<Fact
   }
 }
 
+/** What is longer is no command that anybody wrote. */
+const MAX_LINE = 4_000;
+
 /** One fact for each command of a shell text. */
 function shell(unit: string, text: string, line: number): Fact[] {
   const joined = text.replace(/\\\n\s*/g, ' ');
   return joined.split('\n').flatMap((each, at): Fact[] => {
     const said = each
+      .slice(0, MAX_LINE)
       .trim()
       .replace(/^[@]+/, '')
       .replace(/\s+#.*$/, '');
