@@ -28,10 +28,12 @@ export async function run({ scale }) {
   try {
     for (const files of [400, Math.max(400, Math.round(20_000 * Math.min(1, scale)))]) {
       const bare = workspace(dir, files);
-      for (const [what, options] of [
-        ['trace', ['--no-snapshots']],
-        ['gate + trace', []],
-        ...(sandboxed(dir, server) ? [['gate + trace + sandbox', ['--sandbox', 'default']]] : []),
+      for (const { what, options } of [
+        { what: 'trace', options: ['--no-snapshots'] },
+        { what: 'gate + trace', options: [] },
+        ...(sandboxed(dir, server)
+          ? [{ what: 'gate + trace + sandbox', options: ['--sandbox', 'default'] }]
+          : []),
       ]) {
         const own = workspace(dir, files);
         const traces = mkdtempSync(join(dir, 'traces-'));

@@ -71,15 +71,15 @@ export async function run({ scale }) {
     const sent = { ...record, BELAY_STATE: join(dir, 'sent'), ...collector.env };
     const proxy = [CLI, 'proxy', '--', process.execPath];
     try {
-      for (const [what, server, count] of [
-        ['server that answers at once', [join(dir, 'echo.cjs')], 3_000],
-        ['server-everything, echo', [everything, 'stdio'], 1_000],
+      for (const { what, server, count } of [
+        { what: 'server that answers at once', server: [join(dir, 'echo.cjs')], count: 3_000 },
+        { what: 'server-everything, echo', server: [everything, 'stdio'], count: 1_000 },
       ]) {
-        for (const [name, through, env] of [
-          ['pipe() alone', [join(dir, 'pipe.cjs')], {}],
-          ['recording', proxy, record],
-          ['recording, forwarding', proxy, sent],
-          ['recording, collector away', proxy, away],
+        for (const { name, through, env } of [
+          { name: 'pipe() alone', through: [join(dir, 'pipe.cjs')], env: {} },
+          { name: 'recording', through: proxy, env: record },
+          { name: 'recording, forwarding', through: proxy, env: sent },
+          { name: 'recording, collector away', through: proxy, env: away },
         ]) {
           const [bare, found] = await measure(
             [

@@ -16,6 +16,7 @@ const state = (digest: string): Captured => ({
   entries: 1,
   rehashed: 1,
   stopped: false,
+  subvolume: false,
   ms: 1,
 });
 

@@ -380,7 +380,7 @@ test('killed at any moment: what the trace says of states is in the store, and t
     await session.run.ended;
     await Promise.race([writing, Promise.resolve()]);
     const [path] = tracesIn(traces) as [string];
-    await repairTrace(path, () => new Date().toISOString());
+    await repairTrace(path, new Date().toISOString());
     const { problems } = await checkTrace(path);
     expect(problems.map(({ code }) => code)).toEqual(['missing_close']);
     const states = statesOf(await recordsIn(traces));
