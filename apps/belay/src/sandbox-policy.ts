@@ -64,7 +64,7 @@ export function boundaryOptions(command: Command): Command {
 }
 
 /** Sections of a policy file that other commands read. */
-const OTHERS = ['invariants', 'verify', 'snapshot'];
+const OTHERS = ['invariants', 'snapshot'];
 
 /**
  * What the options, the environment and the file say of a run with these writable folders. Evidence and credentials of
