@@ -1,11 +1,21 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, unlinkSync } from 'node:fs';
+import {
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  unlinkSync,
+} from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Capturer, type CaptureOptions } from '../src/capture.js';
 import { treeDigest } from '../src/manifest.js';
+import { IN } from '../src/native.js';
 import { Store } from '../src/store.js';
 import { oracle } from './oracle.js';
 import { Chance } from './trees.js';
@@ -82,6 +92,42 @@ function expectTrue(
   reader.close();
 }
 
+/** What the kernel says this process watches, by inode: the bits of the mask. */
+function watches(): Map<number, number> {
+  const found = new Map<number, number>();
+  for (const fd of readdirSync('/proc/self/fdinfo')) {
+    let text = '';
+    try {
+      text = readFileSync(`/proc/self/fdinfo/${fd}`, 'latin1');
+    } catch {
+      // Closed since it was listed.
+    }
+    for (const [, ino = '', mask = ''] of text.matchAll(/^inotify wd:\S+ ino:(\S+) sdev:\S+ mask:(\S+)/gm))
+      found.set(Number.parseInt(ino, 16), Number.parseInt(mask, 16));
+  }
+  return found;
+}
+
+/** Whoever writes to a file by whatever name is heard: a digest that is right now does not show that it will be. */
+function expectWatched({ roots }: Place, after: string, eachFile: boolean): void {
+  const watched = watches();
+  const look = (dir: string): void => {
+    for (const entry of readdirSync(dir, { withFileTypes: true, encoding: 'latin1' })) {
+      if (IGNORED.includes(entry.name)) continue;
+      const path = `${dir}/${entry.name}`;
+      const { ino, nlink } = lstatSync(Buffer.from(path, 'latin1'));
+      if (entry.isDirectory()) {
+        expect(watched.has(ino), `${path} ${after}`).toBe(true);
+        look(path);
+      } else if (entry.isFile()) {
+        if (eachFile) expect(watched.has(ino), `${path} ${after}`).toBe(true);
+        if (nlink > 1) expect((watched.get(ino) ?? 0) & IN.MODIFY, `${path} ${after}`).toBe(IN.MODIFY);
+      }
+    }
+  };
+  for (const root of roots) look(root);
+}
+
 /** What a capturer that knows nothing sees otherwise. */
 function differences(where: Place, digest: string): string {
   const fresh = open({ ...where, store: join(where.dir, `fresh${count++}`) }, { method: 'walk' });
@@ -127,6 +173,7 @@ async function live(
         done.push(await chance.one(workloads).step(without));
       const story = `seed ${seed} step ${n}: ${done.slice(-8).join(' ')}`;
       expectTrue(capturer, where, story, n % 25 === 0, gaps);
+      if (n % 5 === 0 && options.method !== 'walk') expectWatched(where, story, options.fileWatches !== 0);
       if (chance.below(60) !== 0) continue;
       // The next session begins where this one stopped; something happens in between.
       // What somebody else has open by a name that is gone is not known to the next one.
