@@ -258,9 +258,11 @@ class Verifier {
         loopback: this.#sandbox?.network !== 'deny',
       });
       if (run === 0) this.#start = now() - starting;
-      const { backend } = this.#contained.record;
+      const { backend, naming } = this.#contained.record;
       if (this.#sandbox !== undefined && this.#sandbox.backend !== backend)
         this.#doubts.add('SANDBOX_DIFFERS');
+      // Nobody sees what a replay was refused, and the recording may have had it.
+      if (naming !== 'named' && this.#hadNetwork) this.#doubts.add('NETWORK_REQUIRED');
       return this.#contained;
     };
     const tools = new Map<string, Annotations>();

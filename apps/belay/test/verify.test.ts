@@ -214,7 +214,12 @@ describe('what can not be told', () => {
         env: { BELAY_SANDBOX_NETWORK: `allow-ports:${port}` },
       });
       expect(await session.call('fetch', { port })).toBe('got hello');
-      expect(words(await verified(await session.end()))[0]).toBe('UNVERIFIED NETWORK_REQUIRED');
+      const trace = await session.end();
+      expect(words(await verified(trace))[0]).toBe('UNVERIFIED NETWORK_REQUIRED');
+      // Who answered then need not be there any more.
+      server.close();
+      await once(server, 'close');
+      expect(words(await verified(trace))[0]).toBe('UNVERIFIED NETWORK_REQUIRED');
     } finally {
       server.close();
     }
@@ -420,5 +425,29 @@ if (isolates) {
       'FAIL WROTE_THOUGH_READ_ONLY',
       'session: PASS',
     ]);
+  });
+
+  test('where nobody sees what a replay was refused, what needed the network is not a fault', async () => {
+    const server = createServer((socket) => socket.end('hello'));
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    try {
+      const { port } = server.address() as AddressInfo;
+      const session = await RecordedSession.start(files, {
+        proxy: ['--sandbox', 'default'],
+        env: { BELAY_SANDBOX_NETWORK: `allow-ports:${port}` },
+      });
+      await session.call('fetch', { port });
+      const trace = await session.end();
+      const hidden = 'mount --bind /dev/null "$(command -v strace)" && exec "$0" "$@"';
+      const args = [BELAY, 'verify', '--json', '--state', join(session.folder, 'state'), trace];
+      const { stdout } = spawnSync('unshare', ['--mount', 'sh', '-c', hidden, process.execPath, ...args], {
+        encoding: 'utf8',
+        env: { PATH: process.env['PATH'], HOME },
+      });
+      expect(words(JSON.parse(stdout) as Verification)[0]).toBe('UNVERIFIED NETWORK_REQUIRED');
+    } finally {
+      server.close();
+    }
   });
 }

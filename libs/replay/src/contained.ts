@@ -76,7 +76,7 @@ async function spawnContained(
     },
     options.command,
     // The recording's boundary was tried when it was made; a replay is short and its scratch is all it can reach.
-    { canary: false },
+    { canary: false, past: options.loopback },
   );
   const denials: Denial[] = [];
   prepared.onDenial((denial) => denials.push(denial));

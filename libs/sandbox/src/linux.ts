@@ -246,7 +246,7 @@ async function prepareWith(
       places,
       binds: policy.binds,
       network: policy.network.mode,
-      listens,
+      listens: (pid, port) => (host.past && pid === process.pid) || listens(pid, port),
     });
     if (policy.denials === 'named' && strace !== undefined && mkfifo !== undefined) {
       log = DenialLog.open(host.scratch, mkfifo, reading(boundary()));

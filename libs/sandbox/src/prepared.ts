@@ -22,6 +22,11 @@ export interface SandboxHost {
   readonly path?: string | undefined;
   /** Whether to try the boundary before the run. Default true. */
   readonly canary?: boolean | undefined;
+  /**
+   * For what is run again of a time when others may have listened on this machine's loopback: that nobody listens there
+   * now makes no refused connection an ordinary miss. Default false.
+   */
+  readonly past?: boolean | undefined;
 }
 
 /**
@@ -60,6 +65,7 @@ export interface Preparation {
     readonly scratch: string;
     readonly path: string | undefined;
     readonly canary: boolean;
+    readonly past: boolean;
     readonly root: boolean;
   };
 }

@@ -28,6 +28,7 @@ export async function prepare(
       scratch: host.scratch ?? tmpdir(),
       path: host.path,
       canary: host.canary ?? true,
+      past: host.past ?? false,
       root: process.geteuid?.() === 0,
     },
   };
