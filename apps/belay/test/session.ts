@@ -1,15 +1,29 @@
 import { createHash } from 'node:crypto';
-import { mkdirSync, mkdtempSync, realpathSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, realpathSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { readTrace, recordData, TraceWriter, type RecordBody, type TraceRecord } from '@belay/trace';
+import { DigestCache, digestsPath } from '../src/provenance.js';
 import type { Verification } from '../src/verification.js';
 import { belay } from './command.js';
 import { node, program, start, type Started, tracesIn } from './proxied.js';
 
 /** Set wherever a session is recorded or verified, so that the two worlds are one. */
 export const HOME = realpathSync(mkdtempSync(join(tmpdir(), 'belay-home-')));
+
+/**
+ * A proxy waits for the digest of what it ran only so long when the session is over, and a busy machine takes longer to
+ * read all of Node: here it is known before.
+ */
+async function knowDigest(executable: string, state: string): Promise<void> {
+  const known = digestsPath(join(HOME, 'known'));
+  const digests = new DigestCache(known);
+  if (digests.now(executable) === undefined) await digests.later(executable, new AbortController().signal);
+  if (!existsSync(known)) return;
+  mkdirSync(dirname(digestsPath(state)), { recursive: true, mode: 0o700 });
+  copyFileSync(known, digestsPath(state));
+}
 
 type Message = Readonly<Record<string, unknown>>;
 /** What a server asks its client, and what the client says to that. */
@@ -53,6 +67,7 @@ export class RecordedSession {
     mkdirSync(workspace);
     prepare(workspace);
     const server = options.server?.(workspace) ?? [node, program('workshop'), workspace];
+    await knowDigest(server[0] as string, join(folder, 'state'));
     const proxy = start(
       [
         'proxy',

@@ -135,11 +135,9 @@ export const coverage = z.object({
       turn: number,
       tool: z.string().optional(),
       replayed: z.boolean(),
-      why: cause
-        .optional()
-        .meta({
-          description: 'Why it was not; of one that was, why its states are not those of the record.',
-        }),
+      why: cause.optional().meta({
+        description: 'Why it was not; of one that was, why its states are not those of the record.',
+      }),
       missing: missing.optional(),
       driftApplied: z.boolean(),
       ms: milliseconds,
