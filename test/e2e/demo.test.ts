@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -21,12 +21,14 @@ function processesNaming(folder: string): string[] {
   });
 }
 
-it('npm run demo: VALID, then INVALID for each tampered copy, and nothing left running', async () => {
+/** Runs the demo to its end, behind `before`, with a home that has to stay empty. */
+async function demo(before: readonly string[] = []): Promise<string> {
   const scratch = mkdtempSync(join(tmpdir(), 'belay-demo-test-'));
   try {
-    const child = spawn(process.execPath, [DEMO], {
+    const [program = process.execPath, ...args] = [...before, process.execPath, DEMO];
+    const child = spawn(program, args, {
       stdio: ['ignore', 'pipe', 'pipe'],
-      // A home that has to stay empty: the demo must not touch the credentials of who runs it.
+      // The demo must not touch the credentials of who runs it.
       env: { ...process.env, HOME: scratch, NO_COLOR: '1' },
     });
     let output = '';
@@ -34,26 +36,73 @@ it('npm run demo: VALID, then INVALID for each tampered copy, and nothing left r
     child.stderr.on('data', (chunk: Buffer) => (output += chunk));
     const code = await new Promise((resolve) => child.once('close', resolve));
     expect({ code, output }).toMatchObject({ code: 0 });
-    expect(output).toMatch(/the receipt as issued +VALID/);
-    for (const [what, check] of [
-      ['payload', 'subject'],
-      ['signature', 'signature'],
-      ['root', 'checkpoint'],
-      ['proof', 'proof'],
-    ]) {
-      expect(output).toMatch(new RegExp(`${what}: .*INVALID +by ${check}`));
-    }
     expect(readdirSync(scratch).filter((name) => !name.startsWith('.npm'))).toEqual([]);
     expect(processesNaming('belay-demo-')).toEqual([]);
-
-    // The commands it hands over work.
-    const [, receipt = '', vkey = ''] = /belay receipt verify (\S+) --key (\S+)/.exec(output) ?? [];
-    const verify = spawn(process.execPath, [BELAY, 'receipt', 'verify', receipt, '--key', vkey], {
-      stdio: 'ignore',
-    });
-    expect(await new Promise((resolve) => verify.once('close', resolve))).toBe(0);
-    rmSync(join(receipt, '..'), { recursive: true, force: true });
+    return output;
   } finally {
     rmSync(scratch, { recursive: true, force: true });
   }
-});
+}
+
+/** The receipt is VALID and each tampered copy refused, in what the demo printed and by the commands it hands over. */
+async function receiptHolds(output: string): Promise<void> {
+  expect(output).toMatch(/the receipt as issued +VALID/);
+  for (const [what, check] of [
+    ['payload', 'subject'],
+    ['signature', 'signature'],
+    ['root', 'checkpoint'],
+    ['proof', 'proof'],
+  ]) {
+    expect(output).toMatch(new RegExp(`${what}: .*INVALID +by ${check}`));
+  }
+  const [, receipt = '', vkey = ''] = /belay receipt verify (\S+) --key (\S+)/.exec(output) ?? [];
+  const [, shown = ''] = /belay receipt show (\S+)/.exec(output) ?? [];
+  expect((await belay('receipt', 'verify', receipt, '--key', vkey)).code).toBe(0);
+  const page = await belay('receipt', 'show', shown, '--key', vkey);
+  expect(page.code).toBe(0);
+  if (shown !== receipt) {
+    expect(page.stdout).toMatch(/verifier +verdict +status FAIL, cause WROTE_THOUGH_READ_ONLY, mode session/);
+  }
+  rmSync(join(receipt, '..'), { recursive: true, force: true });
+}
+
+async function belay(...args: readonly string[]): Promise<{ code: unknown; stdout: string }> {
+  const child = spawn(process.execPath, [BELAY, ...args], { stdio: ['ignore', 'pipe', 'ignore'] });
+  let stdout = '';
+  child.stdout.on('data', (chunk: Buffer) => (stdout += chunk));
+  const code = await new Promise((resolve) => child.once('close', resolve));
+  return { code, stdout };
+}
+
+it('npm run demo: a verdict of each kind, VALID, then INVALID for each tampered copy, and nothing left running', async () => {
+  const output = await demo();
+  for (const line of [
+    /✓ PASS +13 calls /,
+    /✗ FAIL +edit_file .*\n +A1 invariant: .*tests\/test_refunds\.py.*\n +A2.*: result PASS, effect PASS\n/,
+    /✓ PASS +count_open /,
+    /✓ PASS +assign_ticket /,
+    /✗ FAIL +look_up_ticket .*\n +A2 contract: /,
+    /! WARN +what_time .*\n +A2 result: .*time\n/,
+    /\? UNVERIFIED +exchange_rate .*\n +A2 result: .*network/,
+    /entry \d+, by verifier: verdict FAIL WROTE_THOUGH_READ_ONLY, of entries \d+ .*, \d+ .*, \d+ /,
+    /the receipt for the verdict +VALID/,
+  ]) {
+    expect(output).toMatch(line);
+  }
+  await receiptHolds(output);
+}, 120_000);
+
+// Only root can take programs away without removing them; what is said is the same for everybody.
+const hides = spawnSync('unshare', ['--mount', 'true']).status === 0;
+if (hides) {
+  it('where there is nothing to make a boundary with, it says what to install and shows the rest', async () => {
+    const without =
+      'for each in bwrap strace; do mount --bind /dev/null "$(command -v $each)"; done; exec "$0" "$@"';
+    const output = await demo(['unshare', '--mount', 'sh', '-c', without]);
+    expect(output).toMatch(
+      /Without bwrap and strace, no call can be judged.*\n +apt-get install bubblewrap strace\n/,
+    );
+    expect(output).not.toMatch(/PASS|FAIL|verdict/);
+    await receiptHolds(output);
+  }, 120_000);
+}

@@ -227,6 +227,8 @@ function sayEntry({ index, envelope }: Sent): void {
 
 /** One line that helps, for what keeps calls from being judged here. */
 function helpFor(missing: readonly Missing[]): string {
+  if (process.platform !== 'linux')
+    return 'a Linux machine, or a container of one: replays run in its name spaces';
   const refused = missing.find((each) => each.refused !== undefined);
   if (refused !== undefined) {
     return `bubblewrap is here and may not be used (${refused.refused}): let users make user name spaces, or run this as root`;
