@@ -33,6 +33,7 @@ import {
   judgeTurn,
   reduce,
   type Run,
+  type Span,
   tally,
   type Verdict,
   withClaim,
@@ -171,6 +172,9 @@ class Verifier {
   readonly #turns: Turn[] = [];
   readonly #doubts = new Set<WorldDoubt>();
   readonly #sandbox: NonNullable<TraceReport['open']>['sandbox'];
+  /** Wall clock when the recording began, and when this did. */
+  readonly #opened: number;
+  readonly #began: number;
   #start = 0;
   #restore = 0;
   #failure: Cause | undefined;
@@ -184,6 +188,8 @@ class Verifier {
     this.#world = world;
     this.#parts = parts;
     this.#report = report;
+    this.#began = parts.now();
+    this.#opened = report.open === undefined ? this.#began : Date.parse(report.open.time);
     this.#survey = surveyed;
     this.#sandbox = report.open?.sandbox;
     this.#states = parts.store && new RecordedStates(parts.store);
@@ -347,7 +353,10 @@ class Verifier {
           post,
           delta: recordedDelta,
           annotations: tools.get(call.call.tool ?? '') ?? {},
-          record: runOf(call.call.time, recordedDelta),
+          record: runOf(
+            { now: call.call.time, since: this.#opened, until: call.recorded?.time ?? call.call.time },
+            recordedDelta,
+          ),
           denied: deniedOf(group.denials),
           seen: [],
           reversed: undefined,
@@ -381,7 +390,7 @@ class Verifier {
       answer: replayed !== undefined && 'response' in replayed ? answerOf(replayed.response) : undefined,
       // Of calls that overlapped, none has the change to itself; alone it has another one.
       delta: this.#parts.isolated && calls.length > 1 ? undefined : delta,
-      run: runOf(sent, delta),
+      run: runOf({ now: sent, since: this.#began, until: sent + took }, delta),
       diverged: diverged > 0,
       driftApplied,
       denied,
@@ -721,13 +730,13 @@ function deniedOf(attempts: readonly Attempt[]): Denied {
 
 const OBJECT = /(?:^|\/)\.git(?:\/.*)?\/objects\/([0-9a-f]{2})\/([0-9a-f]{38,62})$/;
 
-function runOf(now: number, delta: readonly Change[] | undefined): Run {
+function runOf(span: Required<Span>, delta: readonly Change[] | undefined): Run {
   const objects = (delta ?? []).flatMap(({ path, what }) => {
     const match = what === 'created' ? OBJECT.exec(path) : null;
     return match === null ? [] : [`${match[1]}${match[2]}`];
   });
   return {
-    now,
+    ...span,
     made: (hash) => objects.some((object) => object.startsWith(hash)),
     temporary: [...new Set(['/tmp', '/var/tmp', tmpdir()])],
   };

@@ -58,3 +58,15 @@ describe('a reader that writes', () => {
     }
   });
 });
+
+test('a date that the record has another in the place of, though dates may differ', async () => {
+  const session = await RecordedSession.start((workspace) =>
+    writeFileSync(join(workspace, 'a.txt'), 'due 2026-01-01, port: 40123, at 10:07\n'),
+  );
+  await session.call('read', { path: 'a.txt' });
+  const trace = await session.end();
+  const other = await reworded(trace, (text, dir) =>
+    dir === 's2c' ? text.replace('due 2026-01-01', 'due 2031-12-31') : text,
+  );
+  expect(words(await verified(other))[0]).toBe('FAIL RESULT_DIFFERS');
+});

@@ -204,14 +204,18 @@ function shownPath(root: number, path: Buffer, roots: readonly Buffer[]): string
   return [roots[root] as Buffer, path].map(printable).join('/');
 }
 
-/** UTF-8 as it is; other bytes as `\xNN`, so that different names stay different. */
+/** UTF-8 as it is; other bytes as `\xNN`, so that different names stay different: a name with `\x` in it is one of these. */
 export function printable(path: Buffer): string {
   const text = path.toString('utf8');
-  if (Buffer.from(text, 'utf8').equals(path)) return text;
+  if (Buffer.from(text, 'utf8').equals(path) && !text.includes('\\x')) return text;
   return [...path]
-    .map((byte) => (byte < 0x80 ? String.fromCharCode(byte) : `\\x${byte.toString(16)}`))
+    .map((byte) =>
+      byte < 0x80 && byte !== BACKSLASH ? String.fromCharCode(byte) : `\\x${byte.toString(16)}`,
+    )
     .join('');
 }
+
+const BACKSLASH = 0x5c;
 
 function side({ type, mode, content, size, target, xattrs }: Entry): Side {
   return {

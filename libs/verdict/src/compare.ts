@@ -325,37 +325,77 @@ function withoutCommonLines(values: readonly string[]): { start: number; middles
   return { start, middles: lines.map((each) => each.slice(start, each.length - end).join('\n')) };
 }
 
-function isPermutation(a: readonly string[], b: readonly string[]): boolean {
-  if (a.length !== b.length) return false;
-  const [left, right] = [a.toSorted(), b.toSorted()];
+/** Of what has a form to compare by; undefined has none, and is no member of either. */
+function isPermutation(a: readonly (string | undefined)[], b: readonly (string | undefined)[]): boolean {
+  const isForm = (each: string | undefined): each is string => each !== undefined;
+  const [left, right] = [a, b].map((members) => members.filter(isForm).toSorted()) as [string[], string[]];
+  if (left.length !== a.length || right.length !== b.length || a.length !== b.length) return false;
   return left.every((each, i) => each === right[i]);
 }
 
-/** The document that a text is, if it is an object or array. */
+/** The document that a text is, if it is an object or array and all that is written there is in what was read. */
 function parsed(text: string): unknown {
   if (!/^\s*[[{]/.test(text)) return undefined;
   try {
-    return JSON.parse(text) as unknown;
+    const document = JSON.parse(text) as unknown;
+    return isRead(text, document) ? document : undefined;
   } catch {
     return undefined;
   }
 }
 
-function equal(a: unknown, b: unknown): boolean {
-  if (a === b) return true;
-  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false;
-  return canonical(a) === canonical(b);
+/** Whether no member was written twice, and no number with more digits than are kept. */
+function isRead(text: string, document: unknown): boolean {
+  let written = 0;
+  for (const match of text.matchAll(/"(?:[^"\\]|\\.)*"(\s*:)?|(?<![\d.])\d{16,}/g)) {
+    if (!match[0].startsWith('"')) return false;
+    if (match[1] !== undefined) written++;
+  }
+  let read = 0;
+  for (const waiting = [document]; waiting.length > 0;) {
+    const value = waiting.pop();
+    if (typeof value !== 'object' || value === null) continue;
+    if (!Array.isArray(value)) read += Object.keys(value).length;
+    for (const member of Object.values(value) as unknown[]) waiting.push(member);
+  }
+  return written === read;
 }
 
-/** JSON with sorted members: a form to compare by, not one to hash. */
-function canonical(value: unknown): string {
-  return (
-    JSON.stringify(value, (_, member: unknown) =>
-      typeof member === 'object' && member !== null && !Array.isArray(member)
-        ? Object.fromEntries(Object.entries(member).sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)))
-        : member,
-    ) ?? ''
-  );
+/** As deep as either may be: neither is walked by calls. */
+function equal(a: unknown, b: unknown): boolean {
+  const waiting: [unknown, unknown][] = [[a, b]];
+  for (let pair = waiting.pop(); pair !== undefined; pair = waiting.pop()) {
+    const [left, right] = pair;
+    if (left === right) continue;
+    if (typeof left !== 'object' || typeof right !== 'object' || left === null || right === null)
+      return false;
+    if (Array.isArray(left) !== Array.isArray(right)) return false;
+    const [names, others] = [Object.keys(left), Object.keys(right)];
+    if (names.length !== others.length) return false;
+    for (const name of names) {
+      if (!Object.hasOwn(right, name)) return false;
+      waiting.push([own(left as Members, name), own(right as Members, name)]);
+    }
+  }
+  return true;
+}
+
+type Members = Readonly<Record<string, unknown>>;
+
+/** JSON with sorted members: a form to compare by, not one to hash. Undefined for what is nested too deeply for it. */
+function canonical(value: unknown): string | undefined {
+  try {
+    return (
+      JSON.stringify(value, (_, member: unknown) =>
+        typeof member === 'object' && member !== null && !Array.isArray(member)
+          ? Object.fromEntries(Object.entries(member).sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)))
+          : member,
+      ) ?? ''
+    );
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
 }
 
 const allStrings = (values: readonly unknown[]): values is readonly string[] =>
@@ -369,6 +409,11 @@ const own = (value: Readonly<Record<string, unknown>>, key: string): unknown =>
 const escape = (key: string): string => key.replaceAll('~', '~0').replaceAll('/', '~1');
 
 function show(value: unknown): string {
-  const text = typeof value === 'string' ? value : value === undefined ? '(nothing)' : canonical(value);
+  const text =
+    typeof value === 'string'
+      ? value
+      : value === undefined
+        ? '(nothing)'
+        : (canonical(value) ?? '(too deep to show)');
   return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}…` : text;
 }

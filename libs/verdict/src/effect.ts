@@ -44,9 +44,16 @@ export const CACHE_FOLDERS: readonly string[] = [
   '.DS_Store',
 ];
 
-/** Whether any segment of the path is a cache. */
-export const isCache = (path: string, caches: readonly string[] = CACHE_FOLDERS): boolean =>
-  path.split('/').some((segment) => caches.includes(segment) || segment.endsWith('.pyc'));
+/**
+ * Whether any segment of the path is a cache. In one of Python only what it compiled is: it also imports source from
+ * there, and compiled modules from anywhere else.
+ */
+export function isCache(path: string, caches: readonly string[] = CACHE_FOLDERS): boolean {
+  const segments = path.split('/');
+  if (!segments.some((segment) => caches.includes(segment))) return false;
+  const inside = segments.indexOf('__pycache__') + 1;
+  return inside === 0 || inside === segments.length || /\.pyc(?:\.\d+)?$/.test(path);
+}
 
 const MAX_TEXT = 4 * 1024 * 1024;
 
@@ -184,7 +191,7 @@ function inflated(bytes: Buffer): Buffer | undefined {
 }
 
 /**
- * What an index of git lists (versions 2 and 3): mode, object, stage and path of each entry, without the times, inodes
+ * What an index of git lists (versions 2 and 3): mode, object, stage, flags and path of each entry, without the times, inodes
  * and sizes that git keeps beside them for its own speed.
  */
 function gitIndex(bytes: Buffer): string | undefined {
@@ -202,7 +209,9 @@ function gitIndex(bytes: Buffer): string | undefined {
     const name = at + 62 + (version === 3 && (flags & 0x4000) !== 0 ? 2 : 0);
     const end = bytes.indexOf(0, name);
     if (end < 0) return undefined;
-    lines.push(`${mode} ${object} ${(flags >> 12) & 3} ${bytes.toString('latin1', name, end)}`);
+    // What git was told to look away from is no matter of speed.
+    const unseen = (flags & 0x8000) | (name === at + 64 ? bytes.readUInt16BE(at + 62) : 0);
+    lines.push(`${mode} ${object} ${(flags >> 12) & 3} ${unseen} ${bytes.toString('latin1', name, end)}`);
     at += Math.ceil((end + 1 - at) / 8) * 8;
   }
   return lines.join('\n');
@@ -226,7 +235,7 @@ function aligned(deltas: readonly Delta[], runs: Runs, contentOf: ContentOf): Al
     Object.assign(
       new Map(
         delta
-          .filter((change) => !FAN_OUT.test(change.path) && !isRefresh(change, contentOf))
+          .filter((change) => !isFanOut(change) && !isRefresh(change, contentOf))
           .map((change) => [change.path, change]),
       ),
       {
@@ -273,6 +282,10 @@ function separate(path: string, replayed: readonly Aligned[]): void {
 
 /** Which of these are made along with an object depends on its hash, and follows from it. */
 const FAN_OUT = /(?:^|\/)\.git(?:\/.*)?\/objects\/[0-9a-f]{2}$/;
+const isFanOut = ({ path, what, before, after }: PathChange): boolean =>
+  FAN_OUT.test(path) &&
+  what !== 'metadata' &&
+  [before, after].every((side) => (side?.type ?? 'dir') === 'dir');
 const OBJECT = /(?:^|\/)\.git(?:\/.*)?\/objects\/[0-9a-f]{2}\/[0-9a-f]{38,62}$/;
 
 function pairs(

@@ -27,4 +27,5 @@ export {
   withClaim,
   worse,
 } from './verdict.js';
+export { type Span } from './moment.js';
 export { type Run, type VolatileClass } from './volatile.js';

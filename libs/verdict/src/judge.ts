@@ -4,6 +4,7 @@ import type { Cause } from './cause.js';
 import { type Comparison, compare, type Runs } from './compare.js';
 import { CACHE_FOLDERS, compareDeltas, type ContentOf, type Delta, isCache, isRefresh } from './effect.js';
 import type { Judgement } from './verdict.js';
+import { isRandom } from './volatile.js';
 
 /** What a tool declares of itself; a member that is no boolean is as good as absent. */
 export interface Annotations {
@@ -59,7 +60,14 @@ function judgeResult({ recorded, replayed, runs, doubts }: TurnEvidence): Judgem
     replayed.map(({ answer }) => answer),
     runs,
   );
-  return judged('result', found, doubts, 'RESULT_DIFFERS', 'VOLATILE_RESULT', 'answer');
+  return judged(
+    'result',
+    found,
+    doubtsOf(found, runs, doubts),
+    'RESULT_DIFFERS',
+    'VOLATILE_RESULT',
+    'answer',
+  );
 }
 
 function judgeEffect({ recorded, replayed, runs, doubts, contentOf, caches }: TurnEvidence): Judgement {
@@ -75,13 +83,31 @@ function judgeEffect({ recorded, replayed, runs, doubts, contentOf, caches }: Tu
     };
   }
   const found = compareDeltas(recorded.delta, deltas, runs, contentOf, caches);
-  return judged('effect', found, doubts, 'EFFECT_DIFFERS', 'VOLATILE_EFFECT', 'change');
+  return judged(
+    'effect',
+    found,
+    doubtsOf(found, runs, doubts),
+    'EFFECT_DIFFERS',
+    'VOLATILE_EFFECT',
+    'change',
+  );
+}
+
+/** What was made by chance is told from what is always so by a second replay. */
+function doubtsOf(
+  { outcome, volatile }: Comparison,
+  { replays }: Runs,
+  doubts: readonly WorldDoubt[],
+): readonly Cause[] {
+  const isOpen =
+    outcome === 'unstable' || (outcome === 'volatile' && volatile.some((each) => isRandom(each.class)));
+  return replays.length === 1 && isOpen ? [...doubts, 'ONE_REPLAY'] : doubts;
 }
 
 function judged(
   kind: 'result' | 'effect',
   found: Comparison,
-  doubts: readonly WorldDoubt[],
+  doubts: readonly Cause[],
   fault: Cause,
   notice: Cause,
   noun: string,
@@ -92,6 +118,8 @@ function judged(
     case 'reproduced':
       return { axis, kind, status: 'PASS', message: `${noun} reproduced` };
     case 'volatile':
+      if (doubts.includes('ONE_REPLAY'))
+        return undecided(kind, 'ONE_REPLAY', `${noun} may be chance`, found.volatile);
       return {
         axis,
         kind,

@@ -3,14 +3,14 @@
  * two tokens that differ are excused only where both are of one named class; the token beside them is not.
  */
 
+import { areClocks, areDurations, areMoments, readDuration, type Span } from './moment.js';
+
 /** Closed: nothing else is ever excused. */
 export type VolatileClass =
   'time' | 'duration' | 'uuid' | 'commit' | 'pid' | 'port' | 'temp-name' | 'padding' | 'cache';
 
 /** What one run knows of itself that a token of it can be held against. */
-export interface Run {
-  /** Its wall clock when the call was made, milliseconds since 1970. */
-  readonly now: number;
+export interface Run extends Span {
   /** Whether the hash (possibly abbreviated, lower case) is of an object that this very run made. */
   readonly made: (hash: string) => boolean;
   /** Folders whose entries get random names, without a slash at the end. */
@@ -98,22 +98,21 @@ function classOf(groups: Record<string, string> | undefined): VolatileClass | un
   return CLASSES[index]?.[0];
 }
 
-/** Milliseconds: how far a bare number may be from its run's clock and still be read as a time. */
-const NEAR = 400 * 24 * 3600 * 1000;
 const EPHEMERAL = 1024;
 
 /**
- * The class as which `a` of one run and `b` of another may differ, or undefined. `padding` is granted here by
+ * The class as which `a` of the record and `b` of a replay may differ, or undefined. `padding` is granted here by
  * itself; whether its line earns it is for `compareText` to see.
  */
 export function excuse(a: Token, b: Token, runA: Run, runB: Run): VolatileClass | undefined {
   if (a.class === undefined || a.class !== b.class) return undefined;
   switch (a.class) {
     case 'uuid':
+      return 'uuid';
     case 'duration':
-      return a.class;
+      return areDurations(readDuration(a.text), readDuration(b.text), runA, runB) ? 'duration' : undefined;
     case 'time':
-      return isNear(a.text, runA) && isNear(b.text, runB) ? 'time' : undefined;
+      return areMoments(a.text, b.text, runA, runB) ? 'time' : undefined;
     case 'commit':
       return a.text.length === b.text.length && runA.made(a.text) && runB.made(b.text) ? 'commit' : undefined;
     case 'pid':
@@ -131,13 +130,6 @@ export function excuse(a: Token, b: Token, runA: Run, runB: Run): VolatileClass 
 
 const isBelow = (digits: string, limit: number): boolean => Number(digits) > 0 && Number(digits) < limit;
 const isEphemeral = (digits: string): boolean => Number(digits) >= EPHEMERAL && Number(digits) <= 65_535;
-
-/** A written-out date is a time wherever it lies; a bare number only near the clock of its run. */
-function isNear(text: string, run: Run): boolean {
-  if (!/^\d+(?:\.\d+)?$/.test(text)) return true;
-  const [whole = ''] = text.split('.');
-  return Math.abs(Number(whole) * 10 ** (13 - whole.length) - run.now) < NEAR;
-}
 
 /** Equal below their temporary folders but for segments with a random part of one length (at least six characters). */
 const sameShape = (a: string, b: string, runA: Run, runB: Run): boolean =>
@@ -192,16 +184,20 @@ export function excuseNumber(
 ): VolatileClass | undefined {
   for (const [kind, pattern] of NUMBERS) {
     if (!pattern.test(name)) continue;
-    if (kind === 'duration') return a >= 0 && b >= 0 ? kind : undefined;
+    if (kind === 'duration') {
+      const unit = unitOf(name);
+      return areDurations(a * unit, b * unit, runA, runB) ? kind : undefined;
+    }
     if (kind === 'pid')
       return isBelow(String(a), 4_194_304) && isBelow(String(b), 4_194_304) ? kind : undefined;
     if (kind === 'port') return isEphemeral(String(a)) && isEphemeral(String(b)) ? kind : undefined;
-    return isClock(a, runA) && isClock(b, runB) ? kind : undefined;
+    break;
   }
-  return isClock(a, runA) && isClock(b, runB) ? 'time' : undefined;
+  return areClocks(a, b, runA, runB) ? 'time' : undefined;
 }
 
-/** Seconds, milliseconds, microseconds or nanoseconds since 1970, near the clock of the run. */
-function isClock(value: number, run: Run): boolean {
-  return [1000, 1, 1e-3, 1e-6].some((unit) => Math.abs(value * unit - run.now) < NEAR);
+/** Milliseconds in the unit that a member's name ends with; where it does not, as though it were these. */
+function unitOf(name: string): number {
+  if (/(?:_s|_?sec|_?seconds)$/i.test(name)) return 1000;
+  return /_?us$/i.test(name) ? 1e-3 : /_?ns$/i.test(name) ? 1e-6 : 1;
 }

@@ -5,6 +5,7 @@ import { compare, type Run } from '../src/index.js';
 const T0 = Date.UTC(2026, 0, 1, 12, 0, 0);
 const run = (now: number, made: readonly string[] = []): Run => ({
   now,
+  since: now - 60_000,
   made: (hash) => made.some((each) => each.startsWith(hash)),
   temporary: ['/tmp'],
 });
@@ -25,7 +26,7 @@ describe('tokens that may differ', () => {
       'Thu Jan 01 2026 12:00:00 GMT+0000 (Coordinated Universal Time)',
       'Fri Jan 02 2026 12:00:00 GMT+0000 (Coordinated Universal Time)',
     ],
-    ['time', 'now=12:00:01', 'now=9:10:11'],
+    ['time', 'now=12:00:01', 'now=12:00:04'],
     ['time', '-rw-r--r-- 1 root root 5 Jan 1 12:00 a', '-rw-r--r-- 1 root root 5 Jan 2 12:00 a'],
     ['time', `epoch ${T0 / 1000}`, `epoch ${T0 / 1000 + 86_400}`],
     ['time', `epoch ${T0}`, `epoch ${T0 + 86_400_000}`],
