@@ -85,7 +85,8 @@ async function runCheck(traces: readonly string[], options: CheckOptions): Promi
     await writeOut(annotations(found));
   }
   if (!taken) await print(options.json, checked(found), () => checkLine(found));
-  await writeReports(found, options);
+  // A report of half of the work must not take the place of a whole one.
+  if (!interrupted) await writeReports(found, options);
   process.exitCode = interrupted ? 130 : exitOf(found, options.allowUnverified);
 }
 

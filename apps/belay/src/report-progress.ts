@@ -30,7 +30,7 @@ export function progress(traces: readonly string[]): Progress {
     at(trace, call, total) {
       if (Date.now() - painted < PAUSE) return;
       const of = traces.length === 1 ? '' : `${done} of ${counted(traces.length, 'trace')} done; `;
-      paint(`${of}${printable(basename(traces[trace] ?? ''))}: call ${call} of ${total}`);
+      paint(`${of}call ${call} of ${total} of ${printable(basename(traces[trace] ?? ''))}`);
     },
     finished() {
       done++;

@@ -245,7 +245,8 @@ async function runVerify(traces: readonly string[], options: VerifyOptions & Rep
       found.map((each) => showVerification(each, page)).join('\n'),
     );
   }
-  await writeReports(found, options);
+  // A report of half of the work must not take the place of a whole one.
+  if (!interrupted) await writeReports(found, options);
   process.exitCode = interrupted ? 130 : exitOf(found, options.allowUnverified);
 }
 
