@@ -1,5 +1,6 @@
 /** `belay proxy --http URL`: an MCP server that runs elsewhere, on record. */
 
+import { compileEarly } from './compile-early.js';
 import { readConfig } from './config.js';
 import { badInput, CliError, EXIT, usage } from './exit.js';
 import { recordedTarget } from './http-headers.js';
@@ -28,6 +29,7 @@ export interface HttpRunOptions {
 }
 
 export async function runHttpProxy(url: string, options: HttpRunOptions): Promise<void> {
+  compileEarly();
   const upstream = upstreamUrl(url);
   const { host, port } = listenAddress(options.listen);
   const stderr = new StandardError();

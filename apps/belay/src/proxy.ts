@@ -4,6 +4,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { setDefaultHighWaterMark } from 'node:stream';
 import type { Command } from 'commander';
+import { compileEarly } from './compile-early.js';
 import { type CliConfig, readConfig } from './config.js';
 import { environmentDigests } from './environment.js';
 import { usage } from './exit.js';
@@ -68,6 +69,7 @@ interface ProxyOptions extends LoginOptions, SandboxChoice {
 const also = (value: string, before?: string[]): string[] => [...(before ?? []), value];
 
 async function runProxy(command: readonly string[], options: ProxyOptions): Promise<void> {
+  compileEarly();
   const config = withLogin(readConfig(), options);
   setDefaultHighWaterMark(false, BEHIND);
   const [program, ...args] = command as [string, ...string[]];
