@@ -25,8 +25,8 @@ function processesNaming(folder: string): string[] {
 async function demo(before: readonly string[] = []): Promise<string> {
   const scratch = mkdtempSync(join(tmpdir(), 'belay-demo-test-'));
   try {
-    const [program = process.execPath, ...args] = [...before, process.execPath, DEMO];
-    const child = spawn(program, args, {
+    const [program, ...args] = [...before, process.execPath, DEMO];
+    const child = spawn(program as string, args, {
       stdio: ['ignore', 'pipe', 'pipe'],
       // The demo must not touch the credentials of who runs it.
       env: { ...process.env, HOME: scratch, NO_COLOR: '1' },
