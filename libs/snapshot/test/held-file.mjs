@@ -81,3 +81,5 @@ for await (const line of createInterface({ input: process.stdin })) {
     console.log(`failed ${error.message}`);
   }
 }
+// Whoever told it what to do is gone, whatever it was doing.
+process.exit();
