@@ -17,6 +17,8 @@ import { type Package, readPackage } from './package-runner.js';
 export interface FileIdentity {
   readonly path: string;
   readonly sha256?: string | undefined;
+  /** Where the digest was not taken: what changes on this machine whenever the file's content may have. */
+  readonly stat?: string | undefined;
 }
 
 export interface Provenance {
@@ -96,6 +98,15 @@ export class DigestCache {
   }
 }
 
+/** As `FileIdentity` has it; undefined for a file that can't be looked at. */
+export function statKey(path: string): string | undefined {
+  try {
+    return keyOf(path);
+  } catch {
+    return undefined;
+  }
+}
+
 /** Changes whenever the file's content may have. */
 function keyOf(path: string): string {
   const { dev, ino, size, mtimeNs, ctimeNs } = statSync(path, { bigint: true });
@@ -110,7 +121,10 @@ export function identify(
   digests: DigestCache,
 ): Provenance {
   const script = INTERPRETER.test(basename(executable)) ? scriptOf(args, cwd) : undefined;
-  const identity = (path: string): FileIdentity => ({ path, sha256: digests.now(path) });
+  const identity = (path: string): FileIdentity => {
+    const sha256 = digests.now(path);
+    return sha256 === undefined ? { path, stat: statKey(path) } : { path, sha256 };
+  };
   return {
     executable: identity(executable),
     script: script === undefined ? undefined : identity(script),

@@ -5,7 +5,7 @@
 
 import type { Command } from '@belay/trace';
 import { environmentDigest } from './environment.js';
-import type { Provenance } from './provenance.js';
+import { type Provenance, statKey } from './provenance.js';
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
@@ -51,6 +51,8 @@ export function compareWorld(
     for (const what of ['executable', 'script'] as const) {
       const [then, here] = [recorded[what], now[what]];
       if (then === undefined && here === undefined) continue;
+      if (then?.sha256 === undefined && then?.stat !== undefined && then.stat === statKey(then.path))
+        continue;
       if (then?.sha256 === undefined || here?.sha256 === undefined) {
         unknown.push(`the ${what} was not identified`);
       } else if (then.sha256 !== here.sha256) server.push(`${here.path} is not what it was`);

@@ -37,6 +37,8 @@ export interface RanInside {
 export interface RanFile {
   readonly path: string;
   readonly sha256?: string | undefined;
+  /** Where it was not: device, inode, size and times, which on this machine tell whether it is the same file still. */
+  readonly stat?: string | undefined;
 }
 
 interface Opening {
@@ -416,7 +418,7 @@ const shape =
 const isObject = (value: unknown): value is Members =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-const ranFile = shape({ path: text, sha256: maybe(text) });
+const ranFile = shape({ path: text, sha256: maybe(text), stat: maybe(text) });
 
 const CONTENT = { size: count, sha256: digest };
 
