@@ -37,7 +37,7 @@ const ANSWERING_GRACE = 60_000;
 /** From a signal to our own exit when the server is gone. */
 const LAST_WORDS = 500;
 /** How long the digest of the executable is waited for when all else is done, milliseconds. */
-const LATE_DIGEST = 2_000;
+const LATE_DIGEST = 500;
 /** A client that is gone is owed nothing. */
 const GONE_GRACE = 1_000;
 /** How long the look at the whole workspace may take when the server is gone. */
