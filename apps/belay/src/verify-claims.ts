@@ -4,13 +4,13 @@
  */
 
 import { spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type Change, Contents, runContained, Workspace } from '@belay/replay';
 import type { Store } from '@belay/snapshot';
 import { readTrace, recordData } from '@belay/trace';
 import type { Judgement } from '@belay/verdict';
+import { scratchFolder } from './scratch-folder.js';
 
 export interface Claim {
   /** Milliseconds since 1970. */
@@ -82,7 +82,7 @@ export async function checkClaim(
     const message = `the checker wrote no check of ${quote(claim.text)}`;
     return judgement({ status: 'WARN', cause: 'CLAIM_UNSUPPORTED', message });
   }
-  const folder = mkdtempSync(join(tmpdir(), `belay-replay-${process.pid}-`));
+  const folder = scratchFolder();
   const workspace = new Workspace(store, join(folder, 'workspace'), new Contents(store), () => []);
   try {
     await workspace.open(state);

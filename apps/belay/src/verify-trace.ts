@@ -3,7 +3,7 @@
  * policy against what changed. No model is asked anything, and nothing of this machine but scratch is written.
  */
 
-import { mkdtempSync, rmSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -39,6 +39,7 @@ import {
   withClaim,
   type WorldDoubt,
 } from '@belay/verdict';
+import { scratchFolder } from './scratch-folder.js';
 import type { Claim } from './verify-claims.js';
 import type { AckReport } from './trace-acks.js';
 import type { Integrity, Part, ShownChange, TurnPart, Verification } from './verification.js';
@@ -206,7 +207,7 @@ class Verifier {
       this.#failure = 'REPLAY_NOT_STARTED';
       return;
     }
-    const folder = mkdtempSync(join(tmpdir(), `belay-replay-${process.pid}-`));
+    const folder = scratchFolder();
     const stop = (): void => void this.#contained?.kill();
     signal.addEventListener('abort', stop);
     // One scratch for all sessions: going back to the first state costs what the last session changed.

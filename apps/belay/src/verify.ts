@@ -1,18 +1,19 @@
 /** `belay verify`: traces judged by running them again. */
 
-import { existsSync, readFileSync, realpathSync } from 'node:fs';
+import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { isAbsolute, join, resolve } from 'node:path';
 import { machineSecret } from '@belay/client/sink';
 import { defaultPolicy, emptyPolicy, type Policy, PolicyError, readPolicy } from '@belay/invariant';
-import { Store } from '@belay/snapshot';
+import { SandboxError } from '@belay/sandbox';
+import { RestoreError, SnapshotError, Store } from '@belay/snapshot';
 import { type Command as RanCommand, readTrace, type TraceRecord } from '@belay/trace';
 import type { Cause } from '@belay/verdict';
 import { type Command, InvalidArgumentError } from 'commander';
 import { type CliConfig, readConfig } from './config.js';
 import { badInput, EXIT, usage } from './exit.js';
 import { type LoginOptions, loginOptions, seconds, sinkName, withLogin } from './option-values.js';
-import { print, styleFor } from './output.js';
+import { print, printable, styleFor } from './output.js';
 import { pooled } from './pool.js';
 import { DigestCache, digestsPath, identify } from './provenance.js';
 import { progress } from './report-progress.js';
@@ -21,6 +22,7 @@ import { resolveProgram } from './server-process.js';
 import { logKeys } from './trace.js';
 import type { AckReport } from './trace-acks.js';
 import { checkFile } from './trace-report.js';
+import { sandboxTrouble } from './sandbox-policy.js';
 import { shownChanges } from './shown-changes.js';
 import type { Verification } from './verification.js';
 import { judgeInvariants } from './verify-invariants.js';
@@ -68,7 +70,7 @@ async function beginningOf(path: string): Promise<Beginning> {
   return { open, state: undefined };
 }
 
-/** Judges one trace. Throws CliError for what can't be one, SnapshotError and SandboxError where the machine is in the way. */
+/** Judges one trace. Throws CliError for what can't be one, and where the machine is in the way. */
 export async function verifyFile(
   path: string,
   options: VerifyOptions,
@@ -77,15 +79,18 @@ export async function verifyFile(
   onProgress: (done: number, total: number) => void,
 ): Promise<Verification> {
   if (!existsSync(path)) throw badInput('no_trace', `${path} is not there`);
+  if (!statSync(path).isFile()) throw badInput('not_a_trace', `${path} is no file`);
   const { open, state } = await beginningOf(path);
   if (open === undefined) throw badInput('not_a_trace', `${path} is no trace: it has no beginning`);
   const home = resolve(options.state ?? config.state);
   const snapshots = options.snapshots ?? state?.store ?? join(home, 'snapshots');
-  const store = state !== undefined && existsSync(snapshots) ? Store.open(snapshots) : undefined;
+  // A trace may name any folder; one that is no store is not made one.
+  const isStore = state !== undefined && existsSync(join(snapshots, 'format'));
+  const store = isStore ? openStore(snapshots) : undefined;
   const { command, upstream } = open;
   const caps: Cause[] = [];
   if (upstream !== undefined) caps.push('REMOTE_SERVER');
-  const hide = [home, resolve(snapshots)].filter((folder) => existsSync(folder));
+  const hide = [home, ...(isStore ? [resolve(snapshots)] : [])].filter((folder) => existsSync(folder));
   const policy = policyOf(options);
   const roots = state?.roots ?? [];
   if (
@@ -151,9 +156,29 @@ export async function verifyFile(
       signal,
       now: Date.now,
     });
+  } catch (error) {
+    throw told(error);
   } finally {
     store?.close();
   }
+}
+
+function openStore(folder: string): Store {
+  try {
+    return Store.open(folder);
+  } catch (error) {
+    throw told(error);
+  }
+}
+
+/** Errors of the libraries as a person is told them; others pass. */
+function told(error: unknown): unknown {
+  if (error instanceof SandboxError) return sandboxTrouble(error);
+  if (error instanceof SnapshotError || error instanceof RestoreError) {
+    const next = 'What is kept can be checked: belay snapshot verify.';
+    return badInput(error.code.replaceAll('-', '_'), printable(error.message), next, error);
+  }
+  return error;
 }
 
 async function acksOf(path: string, state: string, config: CliConfig): Promise<AckReport> {

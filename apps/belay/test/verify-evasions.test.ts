@@ -1,7 +1,19 @@
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { RecordedSession, reworded, verified, words } from './session.js';
+import { BELAY, tracesIn } from './proxied.js';
+import { forged, HOME, type Loose, RecordedSession, reworded, verified, words } from './session.js';
 
 const TEST = 'from m import f\n\n\ndef test_f():\n    assert f(1) == 2\n    assert f(2) == 3\n';
 const GUTTED = 'from m import f\n\n\ndef test_f():\n    assert f(1) == 2\n';
@@ -15,6 +27,8 @@ const files = (workspace: string): void => {
 describe('what lies outside of every turn', () => {
   test('a test that is weakened before the first call', async () => {
     const session = await RecordedSession.start(files);
+    const [trace] = tracesIn(join(session.folder, 'state', 'traces')) as [string];
+    await expect.poll(() => readFileSync(trace, 'utf8'), { timeout: 10_000 }).toContain('"phase":"open"');
     writeFileSync(join(session.workspace, 'tests', 'test_m.py'), GUTTED);
     await session.call('plain');
     const found = await verified(await session.end());
@@ -69,4 +83,59 @@ test('a date that the record has another in the place of, though dates may diffe
     dir === 's2c' ? text.replace('due 2026-01-01', 'due 2031-12-31') : text,
   );
   expect(words(await verified(other))[0]).toBe('FAIL RESULT_DIFFERS');
+});
+
+describe('what is left behind, and what is made', () => {
+  test('a folder that the trace names is not made a store', async () => {
+    const session = await RecordedSession.start(files);
+    await session.call('plain');
+    const trace = await session.end();
+    const empty = join(session.folder, 'empty');
+    mkdirSync(empty);
+    for (const store of [empty, '/etc', '/']) {
+      const other = await forged(trace, (records) =>
+        records.map((record) =>
+          record.type === 'state' ? ({ ...record, store } as unknown as Loose) : record,
+        ),
+      );
+      expect(words(await verified(other))).toEqual(['UNVERIFIED PRE_STATE_MISSING']);
+      rmSync(other);
+    }
+    expect(readdirSync(empty)).toEqual([]);
+  });
+
+  test('states that are damaged are said to be', async () => {
+    const session = await RecordedSession.start(files);
+    await session.call('read', { path: 'a.txt' });
+    const trace = await session.end();
+    const snapshots = join(session.folder, 'state', 'snapshots');
+    for (const name of readdirSync(snapshots).filter((each) => each.endsWith('.pack'))) {
+      const bytes = readFileSync(join(snapshots, name));
+      bytes.fill(0xff, bytes.length >> 1);
+      writeFileSync(join(snapshots, name), bytes);
+    }
+    const { error } = (await verified(trace)) as unknown as { error: { code: string; message: string } };
+    expect(error).toMatchObject({
+      code: 'content_damaged',
+      message: expect.stringContaining('damaged') as string,
+    });
+  });
+
+  test.runIf(process.platform === 'linux')('what a killed run left is cleared by the next', async () => {
+    const session = await RecordedSession.start(files);
+    await session.call('slow', { ms: 1_000 });
+    const trace = await session.end();
+    const TMPDIR = mkdtempSync(join(tmpdir(), 'belay-cli-'));
+    const args = [BELAY, 'verify', '--state', join(session.folder, 'state'), trace];
+    const env = { PATH: process.env['PATH'], HOME, TMPDIR };
+    const killed = spawn(process.execPath, args, { env, stdio: 'ignore' });
+    const restored = (): boolean =>
+      readdirSync(TMPDIR).some((name) => existsSync(join(TMPDIR, name, 'workspace')));
+    await expect.poll(restored, { timeout: 20_000 }).toBe(true);
+    killed.kill('SIGKILL');
+    await once(killed, 'exit');
+    expect(readdirSync(TMPDIR)).toHaveLength(1);
+    expect(spawnSync(process.execPath, args, { env }).status).toBe(0);
+    expect(readdirSync(TMPDIR)).toEqual([]);
+  });
 });
