@@ -7,7 +7,7 @@ import { areClocks, areDurations, areMoments, readDuration, type Span } from './
 
 /** Closed: nothing else is ever excused. */
 export type VolatileClass =
-  'time' | 'duration' | 'uuid' | 'commit' | 'pid' | 'port' | 'temp-name' | 'padding' | 'cache';
+  'time' | 'duration' | 'uuid' | 'commit' | 'pid' | 'port' | 'inode' | 'temp-name' | 'padding' | 'cache';
 
 /** What one run knows of itself that a token of it can be held against. */
 export interface Run extends Span {
@@ -53,12 +53,17 @@ const CLASSES: readonly (readonly [VolatileClass, string])[] = [
   ['pid', String.raw`(?<=\b(?:pid|PID|Pid|process|Process|process id)[\s:=#(\[]{1,3})\d{1,7}\b`],
   ['port', String.raw`(?<=(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]|::1):)\d{2,5}\b`],
   ['port', String.raw`(?<=\b[Pp]ort[\s:=#]{1,3})\d{2,5}\b`],
+  // A workspace that is made again has other inodes, perhaps on another device.
+  ['inode', String.raw`(?<=\b[Ii]node[\s:=#]{1,3})\d{1,20}\b`],
+  ['inode', String.raw`(?<=\bDevice:[ ])[0-9a-fhd,/]+(?=[ \t]+Inode:)`],
   ['commit', String.raw`\b[0-9a-f]{7,64}\b`],
   ['padding', String.raw`([=\-─_*~ ])\1{2,}`],
 ];
 
 const PATH_CHARACTER = String.raw`[^\s"'<>:;,()\[\]{}|]`;
-const REST = String.raw`[A-Za-z_]+|\d+|\s|[^]`;
+/** A number is one token with its fraction and thousands: half of it may be alike in two replays by chance. */
+const NUMBER = String.raw`\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\d)|\d+(?:\.\d+)?`;
+const REST = String.raw`[A-Za-z_]+|${NUMBER}|\s|[^]`;
 
 /** One expression for a list of temporary folders: made once per pair of runs, since these differ by run. */
 function expression(temporary: readonly string[]): RegExp {
@@ -119,6 +124,8 @@ export function excuse(a: Token, b: Token, runA: Run, runB: Run): VolatileClass 
       return isBelow(a.text, 4_194_304) && isBelow(b.text, 4_194_304) ? 'pid' : undefined;
     case 'port':
       return isEphemeral(a.text) && isEphemeral(b.text) ? 'port' : undefined;
+    case 'inode':
+      return 'inode';
     case 'temp-name':
       return sameShape(a.text, b.text, runA, runB) ? 'temp-name' : undefined;
     case 'cache':
@@ -164,6 +171,7 @@ function below(path: string, run: Run): string {
 const NUMBERS: readonly (readonly [VolatileClass, RegExp])[] = [
   ['pid', /(?:^|_|\b)p?pid$|processId$/i],
   ['port', /(?:^|_)port$|Port$/],
+  ['inode', /^(?:st_)?(?:ino|inode|dev)$/],
   [
     'duration',
     /(?:duration|elapsed|took|latency|uptime|runtime)(?:_?(?:ns|us|ms|s|sec|seconds|millis))?$|(?:^|_)ms$|Ms$/i,
@@ -190,6 +198,7 @@ export function excuseNumber(
     }
     if (kind === 'pid')
       return isBelow(String(a), 4_194_304) && isBelow(String(b), 4_194_304) ? kind : undefined;
+    if (kind === 'inode') return a >= 0 && b >= 0 ? kind : undefined;
     if (kind === 'port') return isEphemeral(String(a)) && isEphemeral(String(b)) ? kind : undefined;
     break;
   }
