@@ -1,7 +1,16 @@
 // What judging a recorded session costs: 20 calls that each change a file, in workspaces of two sizes; the same with one
 // answer that is other each time, so that a second session is played; and how time and memory grow with the calls.
 import { spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -38,6 +47,8 @@ export async function run({ scale }) {
           calls: divergent ? '20, one by chance' : '20',
           'start ms': of(({ timing }) => timing.start),
           'first restore ms': of(({ timing }) => timing.restore),
+          'as many empty files ms': emptyFiles(dir, files).toFixed(1),
+          'a call again ms': of(({ parts }) => median(parts.flatMap(({ ms }) => ms ?? []))),
           'per turn ms': of(({ timing }) => (timing.total - timing.start - timing.restore) / 20),
           'verify, all, ms': of(({ timing }) => timing.total),
           'command, all, ms': of(({ wall }) => wall),
@@ -96,6 +107,23 @@ async function record(dir, server, files, calls, divergent) {
   await new Promise((resolve) => child.once('exit', resolve));
   const [trace] = readdirSync(join(state, 'traces'));
   return { folder, state, path: join(state, 'traces', trace) };
+}
+
+/**
+ * Milliseconds to make as many files without content and nothing else: of a restore, what is the file system's. On an
+ * ext4 that is busy or has just lost many files, that is most of it.
+ */
+function emptyFiles(dir, files) {
+  const folder = mkdtempSync(join(dir, 'empty-'));
+  const began = performance.now();
+  for (let at = 0; at < files; at++) {
+    const place = join(folder, `folder-${Math.floor(at / 50)}`);
+    if (at % 50 === 0) mkdirSync(place);
+    closeSync(openSync(join(place, `file-${at}.txt`), 'wx', 0o600));
+  }
+  const ms = performance.now() - began;
+  rmSync(folder, { recursive: true });
+  return ms;
 }
 
 /** What `belay verify` found and said of its time, with the time of the whole command and the most memory it had. */
