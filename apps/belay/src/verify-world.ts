@@ -24,11 +24,24 @@ export interface WorldDifferences {
 const ELSEWHERE =
   /^(?:PWD|OLDPWD|SHLVL|_|TERM|TERM_.*|COLORTERM|COLUMNS|LINES|WINDOWID|DISPLAY|WAYLAND_DISPLAY|DBUS_.*|XDG_(?:SESSION|VTNR|SEAT|RUNTIME|CURRENT)_?.*|SSH_.*|TMUX.*|STY|GPG_.*|INVOCATION_ID|JOURNAL_STREAM|MAIL|LS_COLORS|LESS.*|PS\d|PROMPT.*|HIST.*|EDITOR|VISUAL|PAGER|INIT_CWD|npm_.*|VSCODE_.*|CLAUDE.*|CURSOR_.*|MCP_.*|BELAY_.*)$/;
 
-/** The environment a replay gets: of the present one, what the recording had too. */
-export function replayEnvironment(recorded: Command['env'], present: Environment): Record<string, string> {
+/** Says how programs are found and how they speak, and holds no secret. */
+const PLAIN = /^(?:PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_.*|TZ|TMPDIR|TERM|XDG_.*_(?:HOME|DIRS))$/;
+
+/**
+ * The environment a replay gets: of the present one, what the recording had too. A trace may name any variable, and what
+ * it says was run may say what is in it: one that may be a secret is given only to a trace that had this very value.
+ */
+export function replayEnvironment(
+  recorded: Command['env'],
+  present: Environment,
+  secret: Buffer | undefined,
+): Record<string, string> {
   const env: Record<string, string> = {};
   for (const [name, value] of Object.entries(present)) {
-    if (value !== undefined && (recorded === undefined || Object.hasOwn(recorded, name))) env[name] = value;
+    if (value === undefined) continue;
+    const digest = recorded !== undefined && Object.hasOwn(recorded, name) ? recorded[name] : undefined;
+    const isKnown = secret !== undefined && digest === environmentDigest(secret, name, value);
+    if (isKnown || (PLAIN.test(name) && (recorded === undefined || digest !== undefined))) env[name] = value;
   }
   return env;
 }

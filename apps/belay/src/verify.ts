@@ -99,7 +99,7 @@ export async function verifyFile(
   ) {
     caps.push('POLICY_IN_WORKSPACE');
   }
-  const env = replayEnvironment(command?.env, config.environment);
+  const env = replayEnvironment(command?.env, config.environment, machineSecret(home));
   const server = upstream === undefined ? serverOf(command, options.server, env) : undefined;
   const digests = new DigestCache(digestsPath(home));
   try {

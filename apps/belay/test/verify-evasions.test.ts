@@ -139,3 +139,33 @@ describe('what is left behind, and what is made', () => {
     expect(readdirSync(TMPDIR)).toEqual([]);
   });
 });
+
+test('what a trace says was run is not told the secrets of whoever verifies it', async () => {
+  const session = await RecordedSession.start(files, { env: { OWN_SETTING: 'as recorded' } });
+  await session.call('plain');
+  const trace = await session.end();
+  const script =
+    "process.stdin.on('data', (d) => { for (const l of String(d).trim().split('\\n')) console.log(JSON.stringify({ jsonrpc: '2.0', id: JSON.parse(l).id, result: { content: [{ type: 'text', text: `${process.env.SECRET_KEY} ${process.env.OWN_SETTING}` }] } })); })";
+  for (const named of [undefined, { SECRET_KEY: 'x', OWN_SETTING: 'x' }, 'its own'] as const) {
+    const other = await forged(trace, (records) =>
+      records.map((record) => {
+        if (record.type !== 'open') return record;
+        const { env, cwd } = (record as unknown as { command: { env: object; cwd: string } }).command;
+        const command = { cwd, argv: [process.execPath, '-e', script] };
+        const given = named === 'its own' ? { ...env, SECRET_KEY: 'x' } : named;
+        return { ...record, command: { ...command, ...(given && { env: given }) } } as unknown as Loose;
+      }),
+    );
+    const { stdout } = spawnSync(
+      process.execPath,
+      [BELAY, 'verify', '--json', '--state', join(session.folder, 'state'), other],
+      {
+        encoding: 'utf8',
+        env: { PATH: process.env['PATH'], HOME, SECRET_KEY: 'do not tell', OWN_SETTING: 'as recorded' },
+      },
+    );
+    expect(stdout).toContain(named === 'its own' ? 'undefined as recorded' : 'undefined undefined');
+    expect(stdout).not.toContain('do not tell');
+    rmSync(other);
+  }
+});
