@@ -1,9 +1,9 @@
 // What a run of the suite came to, in two forms.
 //
-// For a person: every skipped test by name with the reason it gave. Three things may be absent from a machine without
-// the suite failing, because none is ours: a Go toolchain (the foreign log reader), the folder of published Merkle
-// vectors beside the repository, and the right and the tools to mount a btrfs. A test skipped for any other reason fails the run: a requirement that
-// silently went missing would otherwise look like success.
+// For a person: every skipped test by name with the reason it gave. Two things may be absent from a machine without
+// the suite failing, because neither is ours: a Go toolchain (the foreign log reader), and the folder of published
+// Merkle vectors beside the repository. A test skipped for any other reason fails the run: a requirement that silently
+// went missing would otherwise look like success.
 //
 // For `.ci/run`: a JSON file of counts at the path in BELAY_TEST_COUNTS, when that is set.
 
@@ -14,7 +14,6 @@ import { writeFileSync } from 'node:fs';
 const MAY_BE_ABSENT = [
   { file: /^test\/conformance\/.*go[^/]*\.test\.ts$/i, reason: /\bgo\b/i },
   { file: /^(test\/conformance|libs\/merkle\/test)\/.*\.test\.ts$/, reason: /\.\.\/shared\/vectors/ },
-  { file: /^libs\/snapshot\/test\/subvolume\.test\.ts$/, reason: /\bbtrfs\b/ },
 ];
 
 export default class CountsReporter {

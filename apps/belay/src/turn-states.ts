@@ -45,7 +45,7 @@ function stateOf(
 ): Parameters<Recorder['state']>[0] {
   const place = { phase, group, calls };
   if (taken.kind === 'state') {
-    const { digest, changed, entries, rehashed, stopped, subvolume, ms } = taken;
+    const { digest, changed, entries, rehashed, stopped, ms } = taken;
     return {
       state: digest,
       ...place,
@@ -54,7 +54,6 @@ function stateOf(
       entries,
       rehashed,
       stopped: stopped ? true : undefined,
-      subvolume: subvolume ? true : undefined,
       ms: Math.round(ms * 1_000) / 1_000,
     };
   }

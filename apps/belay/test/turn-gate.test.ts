@@ -16,7 +16,6 @@ const state = (digest: string): Captured => ({
   entries: 1,
   rehashed: 1,
   stopped: false,
-  subvolume: false,
   ms: 1,
 });
 

@@ -76,13 +76,20 @@ function world(uid: number) {
   return { place, home, workspace, elsewhere };
 }
 
+/** Where this user may make private files: what the suite's own are in may be its alone. */
+function scratchOf(uid: number): string {
+  const place = folder();
+  if (ROOT) chownSync(place, uid, uid);
+  return place;
+}
+
 function runAs(
-  { prefix }: (typeof USERS)[number],
+  { prefix, uid }: (typeof USERS)[number],
   policy: Partial<SandboxPolicy>,
   argv: readonly string[],
   { home, scratch, canary = false }: { home: string; scratch?: string; canary?: boolean },
 ): Report {
-  const host = { home, scratch: scratch ?? tmpdir(), canary, path: '' };
+  const host = { home, scratch: scratch ?? scratchOf(uid), canary, path: '' };
   const [program, ...args] = [
     ...prefix,
     process.execPath,

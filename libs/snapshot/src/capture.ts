@@ -1,19 +1,16 @@
 import { lstatSync, readFileSync, realpathSync, statfsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { SnapshotError } from './error.js';
-import { IgnoreRules, joinPath } from './ignore.js';
+import { IgnoreRules } from './ignore.js';
 import { indexPath, readIndex, writeIndex } from './index-file.js';
 import type { Change } from './journal.js';
 import { type Entry, type Gap, makeState } from './manifest.js';
 import { loadNative, type Native } from './native.js';
 import { heldFiles, stopProcesses, withDescendants } from './processes.js';
 import type { Store, StoreWriter } from './store.js';
-import { NESTED_SUBVOLUME, sweepSubvolumes, takeSubvolume } from './subvolume.js';
 import {
   type CaptureLimits,
   type ChangeCounts,
-  encode,
-  howDifferent,
   Obstructed,
   type Obstacle,
   Tracker,
@@ -37,8 +34,6 @@ export type Captured =
       readonly rehashed: number;
       /** Whether the server's processes had to be stopped for it. */
       readonly stopped: boolean;
-      /** Whether it is of a snapshot that the file system made, because something never stopped writing. */
-      readonly subvolume: boolean;
       readonly ms: number;
     }
   | {
@@ -51,7 +46,6 @@ export type Captured =
     };
 
 /** What a state is said to be, when it was not the trackers that saw it. */
-type Moment = Pick<Extract<Captured, { kind: 'state' }>, 'digest' | 'changed' | 'entries' | 'rehashed'>;
 
 export interface CaptureOptions {
   readonly store: Store;
@@ -73,8 +67,8 @@ export interface CaptureOptions {
    */
   readonly fileWatches?: number;
   /**
-   * How often it is looked again at what changed meanwhile, before the file system is asked for a snapshot (a btrfs
-   * subvolume) or the server's processes are stopped; four times unless it is said.
+   * How often it is looked again at what changed meanwhile, before the server's processes are stopped; four times unless
+   * it is said.
    */
   readonly passes?: number;
   /** Wall clock, milliseconds. */
@@ -147,7 +141,6 @@ export class Capturer {
     const ignore = [...(options.ignore ?? [])];
     if (roots.some((root) => isInside(storePath, root))) ignore.push(storePath.toString());
     this.#writer = store.writer(options.now);
-    sweepSubvolumes(store.dir);
     this.#context = {
       native: this.#native,
       rules: new IgnoreRules(ignore),
@@ -242,16 +235,6 @@ export class Capturer {
       const deadline = started + (full || this.#first || this.#doubt ? limits.firstMs : limits.captureMs);
       if (full) this.#doubt = true;
       const stopped = this.#settle(deadline);
-      if (typeof stopped === 'object') {
-        this.#first = false;
-        return {
-          kind: 'state',
-          ...stopped,
-          stopped: false,
-          subvolume: true,
-          ms: performance.now() - started,
-        };
-      }
       this.#refuseObstacles();
       const { digest, changed } = this.#keep();
       this.#first = false;
@@ -263,7 +246,6 @@ export class Capturer {
         entries: this.#context.totals.entries,
         rehashed: this.#rehashed() - read,
         stopped,
-        subvolume: false,
         ms: performance.now() - started,
       };
     } catch (error) {
@@ -280,18 +262,18 @@ export class Capturer {
   }
 
   /**
-   * Looks at what may have changed until nothing has. True: only with the server's processes stopped. Or what the file
-   * system kept of one moment, after which there is still something to be looked at.
+   * Looks at what may have changed until nothing has. True: only with the server's processes stopped.
+   *
+   * A snapshot that btrfs makes of a subvolume is no way around that: what writers have not yet synced gets into it file
+   * by file, each as it was when its turn came, and so it is not of one moment.
    */
-  #settle(deadline: number): boolean | Moment {
+  #settle(deadline: number): boolean {
     this.#lookAtRoots();
     for (let pass = 0; pass < this.#passes; pass++) {
       // The first time, what the processes hold means something only when the entries are known.
       const held = pass === 0 || (this.#first && pass === 1);
       if (this.#pass(deadline, held)) return false;
     }
-    const moment = this.#fromSubvolume(deadline);
-    if (moment) return moment;
     const { stopped, resume } = stopProcesses(this.#processes());
     try {
       for (let pass = 0; pass < STOPPED_PASSES; pass++) if (this.#pass(deadline, pass === 0)) return stopped;
@@ -304,69 +286,6 @@ export class Capturer {
       ...(path ? { path } : {}),
       detail: stopped ? 'something that is not the server keeps changing it' : 'it keeps changing',
     });
-  }
-
-  /** The state of a snapshot that the file system itself made. It is no part of what the trackers follow. */
-  #fromSubvolume(deadline: number): Moment | undefined {
-    const [live, more] = this.#trackers;
-    if (!live || more) return undefined;
-    const subvolume = takeSubvolume(live.root, this.#store.dir);
-    if (!subvolume) return undefined;
-    try {
-      // What was told until the snapshot was there is known to have to be read.
-      this.listen();
-      const { rules } = this.#context;
-      const copy = new Tracker(
-        subvolume.path,
-        {
-          ...this.#context,
-          watches: undefined,
-          rules: rules.moved(live.root, subvolume.path),
-          totals: { entries: 0, bytes: 0 },
-          contentOf: (stat) => (this.#mapped.has(stat.ino) ? undefined : live.contentIfSame(stat)),
-        },
-        this.#buffer,
-      );
-      copy.lookAtRoot();
-      copy.settle(deadline);
-      const liveAt = (id: number): Buffer => joinPath(live.root, copy.index.path(id));
-      for (const [id, { cause, detail }] of copy.obstacles)
-        throw new Obstructed({ cause, path: liveAt(id), detail });
-      for (const id of copy.index.all()) {
-        if (copy.index.ino[id] === NESTED_SUBVOLUME)
-          throw new Obstructed({ cause: 'mount', path: liveAt(id), detail: 'another subvolume begins here' });
-      }
-      const gaps = copy.outside.size > 0 ? [...this.#gaps, 'outside-links' as const] : this.#gaps;
-      const state = makeState([{ path: live.root, tree: copy.digest() }], rules.rules, gaps);
-      const { changes, changed } = this.#changesTo(copy);
-      const digest = this.#writer.keep(state, this.#last, changes, () => [copy.index.entries()]);
-      return { digest, changed, entries: copy.index.count, rehashed: copy.rehashed };
-    } finally {
-      subvolume.remove();
-    }
-  }
-
-  /** What a tracker that remembers nothing has otherwise than the last state. */
-  #changesTo(copy: Tracker): { changes: Change[]; changed: ChangeCounts } {
-    const changed: ChangeCounts = { created: 0, modified: 0, deleted: 0, metadata: 0 };
-    const changes: Change[] = [];
-    if (this.#last === undefined) return { changes, changed: { ...changed, created: copy.index.count } };
-    const before = new Map<string, Buffer>();
-    for (const entry of this.#store.manifest(this.#last).entries(0))
-      before.set(entry.path.toString('latin1'), encode(entry));
-    for (const entry of copy.index.entries()) {
-      const key = entry.path.toString('latin1');
-      const known = before.get(key);
-      before.delete(key);
-      if (known?.equals(encode(entry)) === true) continue;
-      changed[howDifferent(known, entry)]++;
-      changes.push({ root: 0, path: entry.path, entry });
-    }
-    for (const key of before.keys()) {
-      changed.deleted++;
-      changes.push({ root: 0, path: Buffer.from(key, 'latin1'), entry: undefined });
-    }
-    return { changes, changed };
   }
 
   /** One look. True: there was nothing to look at, so what is known is what is there. */

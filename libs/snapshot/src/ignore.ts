@@ -35,14 +35,6 @@ export class IgnoreRules {
     return this.rules.length === 0;
   }
 
-  /** The same rules for a copy of the directory `from` that lies at `to`. */
-  moved(from: Buffer, to: Buffer): IgnoreRules {
-    const [old, other] = [`${from.toString()}/`, `${to.toString()}/`];
-    return new IgnoreRules(
-      this.rules.map((rule) => (rule.startsWith(old) ? other + rule.slice(old.length) : rule)),
-    );
-  }
-
   /** Whether `name` in the directory is left out; `directory` gives its absolute path, and is asked only when needed. */
   ignores(name: Buffer, directory: () => Buffer): boolean {
     const text = name.toString('latin1');

@@ -79,8 +79,6 @@ export interface TrackerContext {
   readonly totals: { entries: number; bytes: number };
   /** Undefined: nobody tells what changed, every capture looks at everything. */
   watches: Watches | undefined;
-  /** The content of a file that looks like this, where that is known without reading it. */
-  readonly contentOf?: (stat: Stat) => Buffer | undefined;
 }
 
 /** Something may have changed in a file although it looks the same: read it. */
@@ -372,21 +370,6 @@ export class Tracker {
     return joinPath(this.root, this.index.path(id));
   }
 
-  /** The content of the inode, if it looks as it did when it was read and nothing was told of it since. */
-  contentIfSame(stat: Stat): Buffer | undefined {
-    const { index } = this;
-    for (const id of index.inode(undefined, stat.ino)) {
-      const same =
-        index.kind[id] === KIND.FILE &&
-        ((index.flags[id] as number) & FIRM) === 0 &&
-        index.ctime[id] === stat.ctime &&
-        index.mtime[id] === stat.mtime &&
-        index.size[id] === stat.size;
-      if (same && !this.obstacles.has(id)) return index.content(id);
-    }
-    return undefined;
-  }
-
   // What is to be done.
 
   #flag(id: number, flag: number): boolean {
@@ -559,7 +542,7 @@ export class Tracker {
     }
     totals.bytes += stat.size;
     this.#watchFile(id);
-    const content = named ? undefined : (this.#leftContent(stat) ?? this.#context.contentOf?.(stat));
+    const content = named ? undefined : this.#leftContent(stat);
     if (content) index.setContent(id, content);
     else this.#queueRead(id);
   }
@@ -945,7 +928,7 @@ export interface ChangeCounts {
 }
 
 /** An entry's canonical bytes. */
-export function encode(entry: Entry): Buffer {
+function encode(entry: Entry): Buffer {
   const bytes = Buffer.allocUnsafe(entrySize(entry));
   writeEntry(entry, bytes);
   return bytes;
@@ -955,7 +938,7 @@ const NO_PATH = Buffer.alloc(0);
 const NO_CONTENT = Buffer.alloc(DIGEST_BYTES);
 
 /** What a change is counted as; `before` are an entry's canonical bytes. */
-export function howDifferent(before: Buffer | undefined, entry: Entry): keyof ChangeCounts {
+function howDifferent(before: Buffer | undefined, entry: Entry): keyof ChangeCounts {
   if (before === undefined) return 'created';
   const { entry: old } = readEntry(NO_PATH, before);
   const same =

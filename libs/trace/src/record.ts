@@ -191,8 +191,6 @@ export interface WorkspaceState {
   readonly rehashed?: number | undefined;
   /** The server's processes were stopped for it. */
   readonly stopped?: true | undefined;
-  /** It was read from a snapshot that the file system made. */
-  readonly subvolume?: true | undefined;
   /** Milliseconds that it took. */
   readonly ms?: number | undefined;
   /** Of `open`: where states are kept, of what, and what is left out. */
