@@ -512,6 +512,8 @@ class Verifier {
   #caps(): Cause[] {
     const caps: Cause[] = [...this.#parts.caps];
     if (this.#isBroken()) caps.push('RECORD_BROKEN');
+    // Whoever writes a trace anew can leave out which log it was sent to.
+    if (this.#parts.attested?.attested === 0) caps.push('NOT_ATTESTED');
     if (this.#report.gaps.some(({ reason }) => reason === 'write' || reason === 'observer'))
       caps.push('OBSERVATION_GAP');
     if (this.#world.unknown.length > 0) caps.push('SERVER_UNKNOWN');

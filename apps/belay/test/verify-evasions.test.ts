@@ -169,3 +169,11 @@ test('what a trace says was run is not told the secrets of whoever verifies it',
     rmSync(other);
   }
 });
+
+test('a trace that no log speaks of does not pass where its log was asked for', async () => {
+  const session = await RecordedSession.start(files);
+  await session.call('plain');
+  const trace = await session.end();
+  expect(words(await verified(trace))).toEqual(['PASS', 'session: PASS']);
+  expect(words(await verified(trace, '--acks'))[0]).toBe('UNVERIFIED NOT_ATTESTED');
+});

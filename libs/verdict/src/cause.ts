@@ -44,6 +44,7 @@ const TABLE = {
   // Not seen, or not to be relied on.
   UNSANDBOXED: ['cap', 'the server ran without a boundary, or with one that did not hold'],
   RECORD_BROKEN: ['cap', 'the chain of the trace is broken: edited, deleted, swapped or torn'],
+  NOT_ATTESTED: ['cap', 'it was to be held against what a log signed for, and no log speaks of it'],
   OBSERVATION_GAP: ['cap', 'something was not recorded'],
   SERVER_UNKNOWN: ['cap', 'what was run is not known'],
   DRIFT_UNJUDGED: ['cap', 'what changed before the call can not be judged'],
