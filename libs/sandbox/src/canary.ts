@@ -3,7 +3,7 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { closeSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -51,7 +51,9 @@ export async function tryBoundary({ bash, scratch, outside, inside }: CanaryRun)
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
     const { port } = server.address() as AddressInfo;
-    const run = inside([bash, SCRIPT, secret, String(port), ...targets], folder);
+    // Its text, not its name: inside there may be something else in place of the folder that we are installed in.
+    const script = ['-c', readFileSync(SCRIPT, 'utf8'), 'canary'];
+    const run = inside([bash, ...script, secret, String(port), ...targets], folder);
     const [program, ...args] = run.argv;
     const child = spawn(program, args, {
       cwd: '/',

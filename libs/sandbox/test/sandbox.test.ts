@@ -619,6 +619,21 @@ describe('profiles and limits', () => {
     expect(outcome).toEqual({ ran: true, canary: { read: false, write: false, connect: false } });
     expect(readdirSync(scratch)).toEqual([]);
   });
+
+  it('tests itself where its own files are not seen', async () => {
+    const scratch = folder();
+    const own = here('..');
+    const outcome = await tryBoundary({
+      bash: findTool('bash', process.env['PATH']) as string,
+      scratch,
+      outside: [scratch],
+      inside: (argv) => ({
+        argv: ['bwrap', '--ro-bind', '/', '/', '--dev', '/dev', '--tmpfs', own, ...argv],
+        fds: [],
+      }),
+    });
+    expect(outcome).toEqual({ ran: true, canary: { read: false, write: true, connect: false } });
+  });
 });
 
 describe('Landlock', () => {
