@@ -11,7 +11,6 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { type AddressInfo, createServer, type ListenOptions, type Server } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';

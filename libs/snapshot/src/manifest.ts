@@ -60,7 +60,7 @@ const GAPS: ReadonlySet<string> = new Set<Gap>([
   'git-common-dir',
 ]);
 
-export const isGap = (text: string): text is Gap => GAPS.has(text);
+const isGap = (text: string): text is Gap => GAPS.has(text);
 
 export interface StateRoot {
   /** Absolute, raw bytes, no '/' at the end. */

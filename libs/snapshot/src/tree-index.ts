@@ -27,7 +27,7 @@ type TypedArray =
   Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array | BigInt64Array | BigUint64Array;
 
 /** The arrays, by name, as they are kept in an index file too. */
-export const COLUMNS = [
+const COLUMNS = [
   ['kind', Uint8Array],
   ['flags', Uint8Array],
   ['leafed', Uint8Array],

@@ -2,7 +2,7 @@
 
 import { closeSync, readFileSync } from 'node:fs';
 import { IN, type Inotify } from './native.js';
-import type { Tracker } from './tracker.js';
+import type { TreeIndex } from './tree-index.js';
 
 const OF_DIRECTORY =
   IN.MODIFY |
@@ -25,6 +25,16 @@ const DEFAULT_MAX_WATCHES = 8192;
 const HEADER = 16;
 const NO_NAME = Buffer.alloc(0);
 
+/** What is watched for: an entry of its index has the number of its watch, and it is told of what the kernel tells. */
+export interface Watched {
+  readonly index: TreeIndex;
+  /** The watch on an entry has ended by itself. */
+  lost(id: number): void;
+  event(id: number, mask: number, name: Buffer): void;
+  /** A file with this inode was held by a process, or written to under another name. */
+  held(ino: bigint, force: boolean): void;
+}
+
 /** Files are watched one by one while they are at most this share of what the user may watch. */
 const SHARE_OF_FILES = 0.25;
 
@@ -32,7 +42,7 @@ export class Watches {
   readonly #inotify: Inotify;
   readonly #queue: number;
   readonly #events = Buffer.allocUnsafeSlow(256 * 1024);
-  readonly #targets = new Map<number, { readonly tracker: Tracker; readonly id: number }>();
+  readonly #targets = new Map<number, { readonly tracker: Watched; readonly id: number }>();
   /** Their entries are gone; ended unless another takes them over before `sweep`. */
   readonly #left = new Set<number>();
   readonly #maxFiles: number;
@@ -49,12 +59,12 @@ export class Watches {
   }
 
   /** Throws ENOSPC at the limit, and what else can be wrong with a path. */
-  directory(tracker: Tracker, id: number, path: Buffer): number {
+  directory(tracker: Watched, id: number, path: Buffer): number {
     return this.#watch(tracker, id, path, OF_DIRECTORY);
   }
 
   /** Undefined: it could not be watched. */
-  file(tracker: Tracker, id: number, path: Buffer, linked: boolean): number | undefined {
+  file(tracker: Watched, id: number, path: Buffer, linked: boolean): number | undefined {
     if (!linked && ++this.#files > this.#maxFiles) {
       this.files = false;
       return undefined;
@@ -72,7 +82,7 @@ export class Watches {
    * Of a file that is written to under names that nobody watches. Undefined: it could not be watched, or `isIt` says
    * after the watch was there that the path is another file by now.
    */
-  linkedFile(tracker: Tracker, id: number, path: Buffer, isIt: () => boolean): number | undefined {
+  linkedFile(tracker: Watched, id: number, path: Buffer, isIt: () => boolean): number | undefined {
     let watch: number;
     try {
       watch = this.#inotify.watch(this.#queue, path, OF_LINKED_FILE);
@@ -90,7 +100,7 @@ export class Watches {
   }
 
   /** The entry is gone from the tree, or is another inode. */
-  leave(watch: number, tracker: Tracker, id: number): void {
+  leave(watch: number, tracker: Watched, id: number): void {
     const target = this.#targets.get(watch);
     if (target?.tracker !== tracker || target.id !== id) return;
     for (const other of tracker.index.linksOf(id)) {
@@ -104,7 +114,7 @@ export class Watches {
   }
 
   /** The tracker is done with. */
-  forget(tracker: Tracker): void {
+  forget(tracker: Watched): void {
     for (const [watch, target] of this.#targets) {
       if (target.tracker !== tracker) continue;
       this.#targets.delete(watch);
@@ -122,7 +132,7 @@ export class Watches {
    * Hands out what is in the queue. When it returns, everything that happened before it was called has been told,
    * unless it returns `overflow`: then something was not, and nobody knows what.
    */
-  drain(trackers: readonly Tracker[]): 'overflow' | undefined {
+  drain(trackers: readonly Watched[]): 'overflow' | undefined {
     const events = this.#events;
     let overflow = false;
     for (;;) {
@@ -162,7 +172,7 @@ export class Watches {
     closeSync(this.#queue);
   }
 
-  #watch(tracker: Tracker, id: number, path: Buffer, mask: number): number {
+  #watch(tracker: Watched, id: number, path: Buffer, mask: number): number {
     const watch = this.#inotify.watch(this.#queue, path, mask);
     this.#targets.set(watch, { tracker, id });
     this.#left.delete(watch);
