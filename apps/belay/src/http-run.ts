@@ -50,15 +50,19 @@ export async function runHttpProxy(url: string, options: HttpRunOptions): Promis
     origins: options.allowOrigin ?? [],
   });
   const bound = await listening(proxy, host, port, options.listen);
+  const config = readConfig();
   const recording = await Recording.open({
     ...options,
-    config: readConfig(),
+    config,
     warn: say,
     opening: (secret) => ({
       upstream: `${upstream.origin}${recordedTarget(`${upstream.pathname}${upstream.search}`, secret)}`,
       ...(options.workspace === undefined ? {} : { workspace: options.workspace }),
     }),
   });
+  if ((options.workspace ?? config.sandboxScope) !== undefined) {
+    say('with --http there are no states of a workspace, and no boundary: the server runs elsewhere');
+  }
   const { recorder, secret } = recording;
   proxy.record(new HttpRecorder({ recorder, secret, endpoint: upstream }));
   const authority = `${host.includes(':') ? `[${host}]` : host}:${bound}`;

@@ -95,6 +95,9 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
 
   const cwd = process.cwd();
   const contained = wantsBoundary(options, config);
+  if (!contained && config.sandboxNetwork !== undefined) {
+    warn('BELAY_SANDBOX_NETWORK is of no effect: the server runs in no boundary (--sandbox default)');
+  }
   const runner = resolveRunner(program, args, env, cwd, contained);
   if (contained && runner?.found === undefined && runner !== undefined) {
     warn(
@@ -353,6 +356,7 @@ not recorded. The proxy answers to this machine alone unless told otherwise, and
     )
     .passThroughOptions()
     .action(async (command: string[], options: ProxyOptions) => {
+      if (options.workspace?.includes('') === true) throw usage('--workspace is empty: name a folder');
       if (options.http !== undefined) {
         if (command.length > 0) throw usage('a command or --http, not both');
         if (options.sandbox !== undefined || options.policy !== undefined || options.hide !== undefined)

@@ -141,6 +141,11 @@ export class Recorder {
     return this.#correlator.unanswered;
   }
 
+  /** Records of the trace that could not be written. */
+  get lost(): number {
+    return this.#parts.trace?.lost ?? 0;
+  }
+
   /** Frames, or pieces of stderr, that could not be observed. */
   get failures(): number {
     return this.#failures;

@@ -110,6 +110,9 @@ export class Recording {
     this.recorder.close(end);
     await attempt('the next run will not find tools that change', this.#warn, () => this.#knownTools.save());
     if (this.recorder.failures > 0) this.#warn(`${this.recorder.failures} frames could not be observed`);
+    if (this.recorder.lost > 0) {
+      this.#warn(`${this.recorder.lost} records of the trace could not be written: is the disk full?`);
+    }
     const left = await this.#attestation?.finish(ms, signal);
     if (left?.stopped !== undefined) this.#warn(reasonOf(left.stopped));
     else if (left !== undefined && left.pendingBytes > 0) {

@@ -1,6 +1,6 @@
 /** The policy of a run: a file's, options over it, and over both what no command inside may ever see of us. */
 
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, resolve } from 'node:path';
 import {
@@ -98,6 +98,8 @@ export function policyFrom(
 }
 
 function fromFile(file: string): Partial<SandboxPolicy> {
+  // Reading it would fail with an error that has no path.
+  if (statSync(file).isDirectory()) throw badInput('policy_invalid', `${file} is a folder`);
   return readPolicyFile(readFileSync(file, 'utf8'), { file, home: homedir(), others: OTHERS });
 }
 
