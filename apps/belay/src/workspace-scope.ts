@@ -26,7 +26,7 @@ export interface WorkspaceOptions {
 
 /**
  * What `--workspace` says, else `BELAY_SANDBOX_SCOPE`; undefined where nobody says anything or states are not wanted.
- * A folder that is the home directory or holds it is not taken: `refused` is told why, once for each.
+ * A folder that is the home directory or holds it, or is one of ours, is not taken: `refused` is told why, once for each.
  */
 export function workspaceScope(
   options: WorkspaceOptions,
@@ -36,23 +36,6 @@ export function workspaceScope(
 ): WorkspaceScope | undefined {
   if (options.snapshots === false) return undefined;
   const said = options.workspace ?? (config.sandboxScope === undefined ? [] : [config.sandboxScope]);
-  const home = resolvedPath(homedir());
-  const found = new Set<string>();
-  for (const folder of said) {
-    const root = resolvedPath(resolve(cwd, folder));
-    if (!isFolder(root)) refused(folder, 'is no folder');
-    else if (isWithin(home, root)) refused(folder, 'is the home directory or holds it: name a folder in it');
-    else {
-      found.add(root);
-      // A linked worktree is not whole without the repository that it belongs to.
-      const common = gitCommonDirectory(root);
-      if (common !== undefined && !isWithin(home, common)) found.add(common);
-    }
-  }
-  const roots = [...found].filter(
-    (root) => ![...found].some((other) => other !== root && isWithin(root, other)),
-  );
-  if (roots.length === 0) return undefined;
   const state = resolve(cwd, options.state ?? config.state);
   const store =
     typeof options.snapshots === 'string'
@@ -64,6 +47,24 @@ export function workspaceScope(
     resolve(cwd, options.trace ?? config.traceDir ?? join(state, 'traces')),
     dirname(resolve(cwd, config.credentials)),
   ].map(resolvedPath);
+  const home = resolvedPath(homedir());
+  const found = new Set<string>();
+  for (const folder of said) {
+    const root = resolvedPath(resolve(cwd, folder));
+    if (!isFolder(root)) refused(folder, 'is no folder');
+    else if (isWithin(home, root)) refused(folder, 'is the home directory or holds it: name a folder in it');
+    else if (own.includes(root)) refused(folder, 'is where this program keeps its own files');
+    else {
+      found.add(root);
+      // A linked worktree is not whole without the repository that it belongs to.
+      const common = gitCommonDirectory(root);
+      if (common !== undefined && !isWithin(home, common)) found.add(common);
+    }
+  }
+  const roots = [...found].filter(
+    (root) => ![...found].some((other) => other !== root && isWithin(root, other)),
+  );
+  if (roots.length === 0) return undefined;
   const inside = own.filter((folder) => roots.some((root) => folder !== root && isWithin(folder, root)));
   return { roots: roots.sort(), ignore: [...new Set([...(options.ignore ?? []), ...inside])], store };
 }

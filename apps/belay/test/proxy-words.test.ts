@@ -25,6 +25,13 @@ describe('belay proxy says', () => {
     expect(stderr).toContain('--workspace is empty');
   });
 
+  test('that its own folder is no workspace: each record would be a change of it', async () => {
+    const folder = freshFolder();
+    const { exit, stderr } = await said(['--workspace', folder, '--', 'true'], { BELAY_TRACE_DIR: folder });
+    expect(exit).toBe(0);
+    expect(stderr).toContain('keeps its own files');
+  });
+
   test('that a policy is a folder', async () => {
     const { exit, stderr } = await said(['--policy', freshFolder(), '--', 'true']);
     expect(exit).toBe(65);
