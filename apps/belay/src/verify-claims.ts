@@ -22,9 +22,9 @@ export interface Claim {
 export async function claimsOf(trace: string, session: string): Promise<readonly Claim[]> {
   const claims: Claim[] = [];
   const folder = dirname(trace);
-  const beside = readdirSync(folder)
-    .filter((name) => name.endsWith('.jsonl'))
-    .map((name) => join(folder, name));
+  const beside = readdirSync(folder, { withFileTypes: true })
+    .filter((entry) => entry.isFile() && entry.name.endsWith('.jsonl'))
+    .map(({ name }) => join(folder, name));
   for (const path of new Set([trace, ...beside])) {
     for await (const line of readTrace(path)) {
       if (!('record' in line)) continue;

@@ -132,7 +132,8 @@ interface Turn {
   readonly pre: StateRecord | undefined;
   readonly post: StateRecord | undefined;
   readonly delta: readonly Change[] | undefined;
-  readonly annotations: Annotations;
+  /** Absent where the record has no list with the tool. */
+  readonly annotations: Annotations | undefined;
   readonly record: Run;
   readonly denied: Denied;
   readonly seen: Seen[];
@@ -172,6 +173,8 @@ class Verifier {
   readonly #contents: Contents | undefined;
   readonly #turns: Turn[] = [];
   readonly #doubts = new Set<WorldDoubt>();
+  /** What the server's tools promise when a session is over. */
+  readonly #listed = new Map<string, Annotations>();
   readonly #sandbox: NonNullable<TraceReport['open']>['sandbox'];
   /** Wall clock when the recording began, and when this did. */
   readonly #opened: number;
@@ -289,6 +292,10 @@ class Verifier {
         this.#request(each, tools, run);
         continue;
       }
+      if (each.type === 'tools') {
+        for (const tool of each.tools) noteTool(tool, this.#listed);
+        continue;
+      }
       if (order === 'recorded') this.#group(each, tools, run, turn, this.#contained);
       else this.#reversed(each, turn, this.#contained);
       turn += each.calls.length;
@@ -353,7 +360,7 @@ class Verifier {
           pre,
           post,
           delta: recordedDelta,
-          annotations: tools.get(call.call.tool ?? '') ?? {},
+          annotations: tools.get(call.call.tool ?? ''),
           record: runOf(
             { now: call.call.time, since: this.#opened, until: call.recorded?.time ?? call.call.time },
             recordedDelta,
@@ -528,6 +535,7 @@ class Verifier {
       end !== undefined && this.#known(end) === undefined;
     return [
       ...(cut ? (['OBSERVATION_GAP'] as const) : []),
+      ...(this.#survey.silentCalls > 0 ? (['CALL_WITHOUT_ID'] as const) : []),
       ...(isLost(this.#opening) ? (['PRE_STATE_MISSING'] as const) : []),
       ...(isLost(this.#closing) ? (['POST_STATE_MISSING'] as const) : []),
     ];
@@ -594,7 +602,7 @@ class Verifier {
         ...(turn.delta === undefined ? {} : { delta: turn.delta }),
       },
       replayed: replays.map(({ answer, delta }) => ({ answer, ...(delta === undefined ? {} : { delta }) })),
-      annotations: shared(turn.group.map((nth) => this.#turns[nth - 1]?.annotations ?? {})),
+      annotations: shared(turn.group.map((nth) => this.#promisedBy(this.#turns[nth - 1]))),
       egress: {
         denied: [...new Set([...turn.denied.network, ...unreached])],
         forbidden: () => false,
@@ -606,6 +614,11 @@ class Verifier {
     });
     const dependent = this.#isOrderDependent(turn, replays);
     return dependent === undefined ? judgements : [...judgements, dependent];
+  }
+
+  /** As the record lists the tool; where it does not, as the server did when it was asked by us. */
+  #promisedBy(turn: Turn | undefined): Annotations {
+    return turn?.annotations ?? this.#listed.get(turn?.call.tool ?? '') ?? {};
   }
 
   /** The recording reached, or could have reached, what a replay can not. */

@@ -177,3 +177,20 @@ test('a trace that no log speaks of does not pass where its log was asked for', 
   expect(words(await verified(trace))).toEqual(['PASS', 'session: PASS']);
   expect(words(await verified(trace, '--acks'))[0]).toBe('UNVERIFIED NOT_ATTESTED');
 });
+
+test('a trace without the list of tools: the server is asked for it', async () => {
+  const session = await RecordedSession.start(files);
+  await session.call('liar', { path: 'a.txt' });
+  const trace = await session.end();
+  const isList = ({ data }: Loose): boolean => /"tools\/list"|"tools":\[/.test(data?.toString() ?? '');
+  const other = await forged(trace, (records) => records.filter((record) => !isList(record)));
+  expect(words(await verified(other))[0]).toBe('FAIL WROTE_THOUGH_READ_ONLY');
+});
+
+test('a call without an id is no turn, and no session with one is good', async () => {
+  const session = await RecordedSession.start(files);
+  session.send({ jsonrpc: '2.0', method: 'tools/call', params: { name: 'count', arguments: {} } });
+  await session.call('read', { path: 'a.txt' });
+  const found = words(await verified(await session.end()));
+  expect(found.at(-1)).toBe('session: UNVERIFIED CALL_WITHOUT_ID');
+});

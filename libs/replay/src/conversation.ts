@@ -55,6 +55,7 @@ export class Conversation {
   #bytes = 0;
   #over: Silence | undefined;
   #diverged = 0;
+  #asked = 0;
 
   /** `answerFor` gives what the recording answered to such a request of the server, undefined where it did not. */
   constructor(
@@ -91,6 +92,14 @@ export class Conversation {
     const numbers = [...calls];
     for (const message of readFrame(frameOf(frame)).messages) this.#observe('c2s', message, numbers);
     this.#write(frame);
+  }
+
+  /** Asks what nobody asked in the record. */
+  ask(method: string, params: object, ms: number): Promise<Answer> {
+    const number = -++this.#asked;
+    const frame = { jsonrpc: '2.0', id: `belay-${-number}`, method, params };
+    this.send(Buffer.from(`${JSON.stringify(frame)}\n`), [number]);
+    return this.answer(number, ms);
   }
 
   /** The answer to the request with this number, waited for up to `ms`. Each answer is given out once. */

@@ -19,9 +19,11 @@ export {
   type Survey,
 } from './script.js';
 export {
+  type Played,
   type PlayedCall,
   type PlayedGroup,
   type PlayedRequest,
+  type PlayedTools,
   playSession,
   type SessionOptions,
   type StateRecord,

@@ -72,6 +72,8 @@ export interface Survey {
   readonly slow: ReadonlyMap<number, number>;
   readonly calls: number;
   readonly toolCalls: number;
+  /** Calls of tools that were sent without an id: they have no answer and are no turn. */
+  readonly silentCalls: number;
 }
 
 /** Milliseconds: a call that took longer is remembered as slow. */
@@ -140,7 +142,7 @@ export async function survey(lines: AsyncIterable<TraceLine>): Promise<Survey> {
   const unanswered = new Set<number>();
   const asked = new Map<number, string | undefined>();
   const answers = new Map<string, ServerRequest[]>();
-  let toolCalls = 0;
+  let [toolCalls, silentCalls] = [0, 0];
   for await (const line of lines) {
     if (!('record' in line) || line.record.type !== 'frame') continue;
     const { record, offset } = line;
@@ -148,6 +150,8 @@ export async function survey(lines: AsyncIterable<TraceLine>): Promise<Survey> {
     for (const [i, message] of messages.entries()) {
       const member = messages.length > 1 ? i : undefined;
       const found = numbering.observe(record.dir, message, record.conversation ?? '');
+      if (record.dir === 'c2s' && message.type === 'notification' && message.method === 'tools/call')
+        silentCalls++;
       if (found.type === 'call' && record.dir === 'c2s') {
         open.set(found.number, record.at);
         if (found.seen.call.method === 'tools/call') toolCalls++;
@@ -171,6 +175,7 @@ export async function survey(lines: AsyncIterable<TraceLine>): Promise<Survey> {
     slow,
     calls: numbering.count,
     toolCalls,
+    silentCalls,
   };
 }
 

@@ -73,6 +73,14 @@ export interface PlayedRequest {
   readonly replayed: Answer;
 }
 
+/** The tools that the server has when the session is over, asked for by the replay itself. */
+export interface PlayedTools {
+  readonly type: 'tools';
+  readonly tools: readonly unknown[];
+}
+
+export type Played<Change> = PlayedGroup<Change> | PlayedRequest | PlayedTools;
+
 export type StateRecord = TraceRecord & { type: 'state' };
 
 export interface SessionOptions<Change> {
@@ -97,6 +105,10 @@ export interface SessionOptions<Change> {
 
 /** From the end of its input to the end of the server, milliseconds. */
 const CLOSING = 2_000;
+/** A page of the list of tools may take so long, and there may be so many pages and tools. */
+const LISTING = 2_000;
+const MAX_PAGES = 100;
+const MAX_TOOLS = 16_384;
 
 type Open = { -readonly [K in keyof PlayedCall]: PlayedCall[K] } & {
   readonly isMade: boolean;
@@ -108,7 +120,7 @@ export async function* playSession<Change>(
   path: string,
   surveyed: Survey,
   options: SessionOptions<Change>,
-): AsyncGenerator<PlayedGroup<Change> | PlayedRequest> {
+): AsyncGenerator<Played<Change>> {
   const player = new Player(path, surveyed, options);
   try {
     for await (const step of script(readTrace(path))) {
@@ -153,7 +165,7 @@ class Player<Change> {
     return until !== undefined && this.#before >= until;
   }
 
-  async *step(step: Step): AsyncGenerator<PlayedGroup<Change> | PlayedRequest> {
+  async *step(step: Step): AsyncGenerator<Played<Change>> {
     switch (step.type) {
       case 'record':
         if (step.record.type === 'state') yield* this.#state(step.record);
@@ -169,9 +181,26 @@ class Player<Change> {
     }
   }
 
-  async *end(): AsyncGenerator<PlayedGroup<Change> | PlayedRequest> {
+  async *end(): AsyncGenerator<Played<Change>> {
     yield* this.#flush();
+    yield { type: 'tools', tools: await this.#listTools() };
     await this.#conversation?.close(CLOSING);
+  }
+
+  async #listTools(): Promise<unknown[]> {
+    const tools: unknown[] = [];
+    let cursor: unknown;
+    for (let page = 0; page < MAX_PAGES; page++) {
+      const params = cursor === undefined ? {} : { cursor };
+      const answer = await this.#conversation?.ask('tools/list', params, LISTING);
+      if (answer === undefined || 'silence' in answer) break;
+      const result = answer.response.result as { tools?: unknown; nextCursor?: unknown } | null | undefined;
+      if (!Array.isArray(result?.tools)) break;
+      tools.push(...(result.tools as unknown[]));
+      cursor = result.nextCursor;
+      if (typeof cursor !== 'string' || tools.length > MAX_TOOLS) break;
+    }
+    return tools;
   }
 
   async dispose(): Promise<void> {
@@ -275,7 +304,7 @@ class Player<Change> {
     return only === undefined || this.#before + nth === only;
   }
 
-  async *#receive(answer: ScriptAnswer): AsyncGenerator<PlayedGroup<Change> | PlayedRequest> {
+  async *#receive(answer: ScriptAnswer): AsyncGenerator<Played<Change>> {
     const response = this.#responseAt(answer);
     const plain = this.#plain.get(answer.call);
     if (plain !== undefined) {

@@ -88,7 +88,7 @@ async function play(path: string, over: Partial<SessionOptions<string>> = {}): P
     now: Date.now,
     ...over,
   })) {
-    played.push(each);
+    if (each.type !== 'tools') played.push(each);
   }
   return played;
 }

@@ -57,6 +57,7 @@ const TABLE = {
   OVERSIZE: ['cap', 'the frame was too large to keep'],
   CONTENT_UNREADABLE: ['cap', 'a file is too large, or no text, to tell what it lost'],
   NO_ANSWER: ['cap', 'the recording has no answer'],
+  CALL_WITHOUT_ID: ['cap', 'a tool was called in a way that has no answer'],
   CANCELLED: ['cap', 'the call was cancelled'],
   REPLAY_TIMEOUT: ['cap', 'the replayed server did not answer in time'],
   REPLAY_DIED: ['cap', 'the replayed server ended before it answered'],
