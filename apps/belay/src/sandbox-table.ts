@@ -150,7 +150,9 @@ function summary({ verdict, counts, rows, record, reasons }: SandboxCheck, style
     `${counts.refused} refused`,
     ...(counts.contained > 0 ? [`${counts.contained} met a copy`] : []),
     ...(counts.escaped > 0 ? [`${counts.escaped} ESCAPED`] : []),
-    ...(counts.hole > 0 ? [`${counts.hole} through a known hole (${record.holes.join(', ')})`] : []),
+    ...(counts.hole > 0
+      ? [`${counts.hole} through a known hole (this back end's: ${record.holes.join(', ')})`]
+      : []),
     ...(counts.allowed > 0 ? [`${counts.allowed} allowed by the policy`] : []),
     ...(untried > 0 ? [`${untried} not tested`] : []),
   ];

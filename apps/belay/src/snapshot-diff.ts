@@ -111,7 +111,7 @@ export function diffText(
   parts.push(
     count === 0
       ? `no difference between ${from.slice(7, 19)} and ${other}${hidden === 0 ? '' : ` but ${hidden} times`}\n`
-      : `${count} paths differ between ${from.slice(7, 19)} and ${other}${hidden === 0 ? '' : `; of ${hidden} more only the time (--times)`}\n`,
+      : `${count} ${count === 1 ? 'path differs' : 'paths differ'} between ${from.slice(7, 19)} and ${other}${hidden === 0 ? '' : `; of ${hidden} more only the time (--times)`}\n`,
   );
   return parts.join('');
 }

@@ -291,7 +291,9 @@ async function attestAll(
       config,
     );
     const rest = waiting ? '; they wait in the spool, `belay forward` sends them' : '';
-    process.stderr.write(`belay: ${verdicts} verdicts said to the log${rest}\n`);
+    process.stderr.write(
+      `belay: ${verdicts} ${verdicts === 1 ? 'verdict' : 'verdicts'} said to the log${rest}\n`,
+    );
   }
 }
 
