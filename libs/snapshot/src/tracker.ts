@@ -815,6 +815,8 @@ export class Tracker {
     if (!watches || this.index.watch[id] !== NONE) return true;
     try {
       this.index.watch[id] = watches.directory(this, id, path);
+      // It was looked at before it was watched: of what got into it in between, its own time tells, and nobody else.
+      this.#look(id);
       return true;
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
