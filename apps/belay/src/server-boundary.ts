@@ -53,6 +53,11 @@ export async function openBoundary(
     if (record.attempted !== undefined) {
       warn(`the boundary does not hold: ${record.attempted} let something through that it has to refuse`);
     }
+    if (policy.backend === 'auto' && record.backend === 'landlock') {
+      warn(
+        `bubblewrap is not here or does not work: Landlock in its place, which does not hold ${record.holes.join(', ')}`,
+      );
+    }
     if (record.naming === 'unnamed') {
       warn('what is refused has no name: strace is not here, or nobody may trace');
     }
