@@ -611,9 +611,16 @@ class Verifier {
       },
       doubts: [...doubts],
       contentOf: (sha256) => contents?.get(sha256),
+      ...this.#whatIsThereAfter(turn),
     });
     const dependent = this.#isOrderDependent(turn, replays);
     return dependent === undefined ? judgements : [...judgements, dependent];
+  }
+
+  #whatIsThereAfter({ group, post }: Turn): { readonly exists?: (path: string) => boolean | undefined } {
+    const [states, after] = [this.#states, post && this.#known(post)];
+    if (group.length > 1 || states === undefined || after === undefined) return {};
+    return { exists: (path) => states.contains(after, path) };
   }
 
   /** As the record lists the tool; where it does not, as the server did when it was asked by us. */

@@ -9,7 +9,7 @@ import { SandboxError } from '@belay/sandbox';
 import { RestoreError, SnapshotError, Store } from '@belay/snapshot';
 import { type Command as RanCommand, readTrace, type TraceRecord } from '@belay/trace';
 import type { Cause } from '@belay/verdict';
-import { type Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type CliConfig, readConfig } from './config.js';
 import { badInput, EXIT, usage } from './exit.js';
 import { type LoginOptions, loginOptions, seconds, sinkName, withLogin } from './option-values.js';
@@ -36,6 +36,9 @@ export interface VerifyOptions extends LoginOptions {
   readonly policy?: string;
   /** False: the built-in rules are left out. */
   readonly defaultPolicy?: boolean;
+  /** As the Python Belay calls it; and the same for the folder of the states. */
+  readonly defaultInvariants?: boolean;
+  readonly manifestDir?: string;
   readonly replays: number;
   /** Seconds. */
   readonly timeout: number;
@@ -83,7 +86,8 @@ export async function verifyFile(
   const { open, state } = await beginningOf(path);
   if (open === undefined) throw badInput('not_a_trace', `${path} is no trace: it has no beginning`);
   const home = resolve(options.state ?? config.state);
-  const snapshots = options.snapshots ?? state?.store ?? join(home, 'snapshots');
+  const manifests = options.manifestDir?.replace(/\.manifests\/?$/, '');
+  const snapshots = options.snapshots ?? manifests ?? state?.store ?? join(home, 'snapshots');
   // A trace may name any folder; one that is no store is not made one.
   const isStore = state !== undefined && existsSync(join(snapshots, 'format'));
   const store = isStore ? openStore(snapshots) : undefined;
@@ -187,7 +191,8 @@ async function acksOf(path: string, state: string, config: CliConfig): Promise<A
 }
 
 /** The operator's rules: a file's, with the built-in ones or without. */
-function policyOf({ policy, defaultPolicy: defaults = true }: VerifyOptions): Policy {
+function policyOf({ policy, defaultPolicy: ours = true, defaultInvariants = true }: VerifyOptions): Policy {
+  const defaults = ours && defaultInvariants;
   if (policy === undefined) return defaults ? defaultPolicy() : emptyPolicy();
   try {
     return readPolicy(readFileSync(policy, 'utf8'), { defaults });
@@ -303,6 +308,7 @@ export function judgingOptions(command: Command): Command {
     .argument('<trace...>', 'traces, as `belay proxy` writes them')
     .option('--policy <file>', 'rules of the operator, besides the built-in ones')
     .option('--no-default-policy', 'without the built-in rules')
+    .addOption(new Option('--no-default-invariants', 'as --no-default-policy').hideHelp())
     .option('--replays <n>', 'sessions that are played at most; two are needed for a FAIL', count, 2)
     .option('--checker <command...>', 'is given what was claimed, and prints a program that checks it')
     .option('--no-claim-axis', 'what was claimed is not looked at')
@@ -315,6 +321,9 @@ export function playingOptions(command: Command): Command {
     .option('--timeout <seconds>', 'how much longer a call may take than it took', seconds, 10)
     .option('--server <command...>', 'command line of the server, in place of the recorded one')
     .option('--snapshots <dir>', 'where the states are (what the trace says, then STATE/snapshots)')
+    .addOption(
+      new Option('--manifest-dir <dir>', 'as --snapshots: DIR.manifests stands beside DIR').hideHelp(),
+    )
     .option('--state <dir>', 'state directory (BELAY_STATE)');
 }
 

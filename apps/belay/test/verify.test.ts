@@ -127,6 +127,17 @@ describe('what is not honest', () => {
     ]);
   });
 
+  test('a file that the answer claims and nobody wrote, each time', async () => {
+    const session = await RecordedSession.start(files);
+    await session.call('pretend', { path: 'gone.txt' });
+    await session.call('pretend', { path: 'a.txt' });
+    expect(words(await verified(await session.end()))).toEqual([
+      'FAIL CLAIMED_PATH_ABSENT',
+      'PASS',
+      'session: PASS',
+    ]);
+  });
+
   test('another token beside a volatile one', async () => {
     const session = await RecordedSession.start(files);
     await session.call('suite');

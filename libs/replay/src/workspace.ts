@@ -5,7 +5,7 @@
 
 import { createHash } from 'node:crypto';
 import { lstatSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, posix } from 'node:path';
 import {
   changesSince,
   difference,
@@ -168,15 +168,18 @@ export class RecordedStates {
     );
   }
 
-  /** The paths of a state, with what is there. */
-  *entries(state: string): Generator<{ readonly path: string; readonly entry: Side }> {
+  /** Whether a state has something at an absolute path; undefined for what it could not have, or leaves out. */
+  contains(state: string, path: string): boolean | undefined {
     const manifest = this.#at(state);
-    const roots = manifest.state.roots.map(({ path }) => path);
-    for (const [root] of roots.entries()) {
-      for (const entry of manifest.entries(root)) {
-        yield { path: shownPath(root, entry.path, roots), entry: side(entry) };
-      }
+    const { roots, ignored } = manifest.state;
+    if (ignored.length > 0) return undefined;
+    for (const [root, { path: folder }] of roots.entries()) {
+      const at = folder.toString();
+      if (!path.startsWith(`${at}/`)) continue;
+      const below = posix.normalize(path.slice(at.length + 1)).replace(/\/$/, '');
+      return below.startsWith('../') ? undefined : manifest.get(root, Buffer.from(below)) !== undefined;
     }
+    return undefined;
   }
 
   #at(state: string): Manifest {

@@ -1,6 +1,7 @@
 /** What each kind of evidence says of one turn. */
 
 import type { Cause } from './cause.js';
+import { claimedPaths } from './claimed.js';
 import { type Comparison, compare, type Runs } from './compare.js';
 import { CACHE_FOLDERS, compareDeltas, type ContentOf, type Delta, isCache, isRefresh } from './effect.js';
 import type { Judgement } from './verdict.js';
@@ -47,6 +48,11 @@ export interface TurnEvidence {
   readonly contentOf: ContentOf;
   /** Names of folders and files that count as caches, in place of the usual ones. */
   readonly caches?: readonly string[];
+  /**
+   * Whether there is something at an absolute path in the recorded state after the call; undefined for what is not part
+   * of any state. Absent where that state can't be laid to this call alone.
+   */
+  readonly exists?: (path: string) => boolean | undefined;
 }
 
 /** The judgements of axis A2: result, effect, contract, egress, in this order. */
@@ -70,7 +76,28 @@ function judgeResult({ recorded, replayed, runs, doubts }: TurnEvidence): Judgem
   );
 }
 
-function judgeEffect({ recorded, replayed, runs, doubts, contentOf, caches }: TurnEvidence): Judgement {
+function judgeEffect({
+  recorded,
+  replayed,
+  runs,
+  doubts,
+  contentOf,
+  caches,
+  exists,
+}: TurnEvidence): Judgement {
+  const absent =
+    exists === undefined ? [] : claimedPaths(recorded.answer).filter((path) => exists(path) === false);
+  if (absent.length > 0) {
+    const message = `the answer claims ${absent.join(', ')}, and there is nothing`;
+    return {
+      axis: 'A2',
+      kind: 'effect',
+      status: 'FAIL',
+      cause: 'CLAIMED_PATH_ABSENT',
+      message,
+      evidence: absent,
+    };
+  }
   const deltas = replayed.map(({ delta }) => delta);
   if (recorded.delta === undefined || !deltas.every((delta) => delta !== undefined)) {
     const cause = 'POST_STATE_MISSING';

@@ -223,3 +223,36 @@ describe('deltas', () => {
     expect(outcome(delta(then), delta(later, other), runs)).toBe('different');
   });
 });
+
+describe('an answer that claims a file', () => {
+  const claims = (text: string, over: object = {}): string =>
+    statuses({
+      recorded: { answer: { result: { content: [{ type: 'text', text }], ...over } }, delta: [] },
+      replayed: [0, 1].map(() => ({
+        answer: { result: { content: [{ type: 'text', text }], ...over } },
+        delta: [],
+      })),
+      exists: (path) => (path.startsWith('/w/') ? path === '/w/there' : undefined),
+    }).replace(/.*effect (\w+).*/, '$1');
+
+  test.each([
+    'Successfully wrote to /w/gone',
+    'Successfully created directory /w/gone',
+    'Successfully moved /w/there to /w/gone',
+    'File "/w/gone" has been written.',
+    'wrote 12 bytes to /w/gone',
+    'done\nSuccessfully wrote to /w/gone',
+  ])('that is not there: %j', (text) => expect(claims(text)).toBe('CLAIMED_PATH_ABSENT'));
+
+  test.each([
+    'Successfully wrote to /w/there',
+    'Successfully wrote to /elsewhere/gone',
+    'I would have written to /w/gone',
+    'it says: Successfully wrote to /w/gone today',
+    'wrote 12 bytes',
+  ])('that is there, or no claim: %j', (text) => expect(claims(text)).toBe('PASS'));
+
+  test('but not one that says it failed', () => {
+    expect(claims('Successfully wrote to /w/gone', { isError: true })).toBe('PASS');
+  });
+});

@@ -44,6 +44,7 @@ const TOOLS = {
   read: [READS, ({ path, ms = 0 }) => sleep(ms).then(() => readFileSync(at(path), 'utf8'))],
   list: [READS, () => readdirSync(folder).sort().join('\n')],
   plain: [undefined, () => 'plain'],
+  pretend: [{}, ({ path }) => `Successfully wrote to ${at(path)}`],
   liar: [READS, ({ path }) => (put('liar.txt', 'written by a reader'), readFileSync(at(path), 'utf8'))],
   toucher: [READS, ({ path }) => (utimesSync(at(path), 1, 1), 'looked')],
   cacher: [READS, () => (put('__pycache__/m.pyc', 'compiled'), 'looked')],
