@@ -52,7 +52,7 @@ interface ProxyOptions extends LoginOptions, SandboxChoice {
   readonly workspace?: string[];
   readonly ignore?: string[];
   readonly snapshots?: string | false;
-  readonly holdLimit: number;
+  readonly holdLimit?: number;
   readonly sink: string;
   readonly trace?: string;
   readonly state?: string;
@@ -338,7 +338,11 @@ export function register(program: Command): void {
     )
     .option('--snapshots <dir>', 'where states are kept (BELAY_SNAPSHOT_DIR, then STATE/snapshots)')
     .option('--no-snapshots', 'keep no states')
-    .option('--hold-limit <ms>', 'how long a call or its answer may wait for a state', milliseconds, 100)
+    .option(
+      '--hold-limit <ms>',
+      'how long a call or its answer may wait for a state (100; the first 2000)',
+      milliseconds,
+    )
     .option('--sink <name>', 'name of this sink', sinkName, 'proxy')
     .option('--trace <dir>', 'where the trace goes (BELAY_TRACE_DIR, then STATE/traces)')
     .option('--state <dir>', 'state directory: traces, spools, secrets (BELAY_STATE)')

@@ -40,6 +40,8 @@ export interface TurnGateParts {
   readonly capturing: Promise<Capturing>;
   /** How long a frame may wait for a state, milliseconds. */
   readonly holdLimit: number;
+  /** The same for the first state of the run, before which there is a thread to start and a whole folder to look at. */
+  readonly firstHoldLimit?: number;
   readonly tell: (state: StateTaken) => void;
 }
 
@@ -216,7 +218,12 @@ export class TurnGate {
     this.#limit = setTimeout(() => {
       // In the order in which they were asked for: what is still being taken is of no moment any more.
       for (const job of this.#jobs.slice()) this.#settle(job, { kind: 'released', cause: 'HOLD_LIMIT' });
-    }, this.#parts.holdLimit);
+    }, this.#patience(phase));
+  }
+
+  #patience(phase: 'pre' | 'post'): number {
+    const { holdLimit, firstHoldLimit = holdLimit } = this.#parts;
+    return phase === 'pre' && this.#groups === 1 ? firstHoldLimit : holdLimit;
   }
 
   #take(

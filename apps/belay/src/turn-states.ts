@@ -6,13 +6,17 @@ import type { Recorder } from './recorder.js';
 import { type StateTaken, TurnGate } from './turn-gate.js';
 import type { WorkspaceScope } from './workspace-scope.js';
 
+/** Milliseconds: a call is hardly slower for it; the first one of a run is, once, so that the run has a beginning. */
+const HOLD_LIMIT = 100;
+const FIRST_HOLD_LIMIT = 2_000;
+
 export interface TurnStatesParts {
   readonly scope: WorkspaceScope;
   readonly recorder: Recorder;
   /** The server's processes, as far as there are any by now; what descends from them is found. */
   readonly processes: () => readonly number[];
-  /** How long a call or its answer may wait for its state, milliseconds. */
-  readonly holdLimit: number;
+  /** How long a call or its answer may wait for its state, milliseconds; the usual limits where it is not said. */
+  readonly holdLimit: number | undefined;
   readonly warn: (message: string) => void;
 }
 
@@ -30,7 +34,8 @@ export function keepStates({ scope, recorder, processes, holdLimit, warn }: Turn
   const places = { store: scope.store, roots: scope.roots, ignored: scope.ignore };
   return new TurnGate({
     capturing,
-    holdLimit,
+    holdLimit: holdLimit ?? HOLD_LIMIT,
+    firstHoldLimit: holdLimit ?? FIRST_HOLD_LIMIT,
     tell: (state) =>
       recorder.state(
         { ...stateOf(state, processes), ...(state.phase === 'open' ? places : {}) },

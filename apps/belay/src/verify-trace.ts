@@ -185,6 +185,8 @@ class Verifier {
   /** The states from before the first call and from after the last one. */
   #opening: StateRecord | undefined;
   #closing: StateRecord | undefined;
+  /** The first turn after which the server may remember something else. */
+  #astray: number | undefined;
   /** The server of the session that is played. */
   #contained: ContainedServer | undefined;
 
@@ -594,6 +596,8 @@ class Verifier {
     if (unreached.some((each) => !turn.denied.network.includes(each)) && this.#hadNetwork)
       doubts.add('NETWORK_REQUIRED');
     if (this.#parts.isolated && turn.turn > 1) doubts.add('SESSION_STATE');
+    if (!this.#isPlaced(turn)) doubts.add('STATE_UNKNOWN');
+    if (turn.turn > this.#firstAstray()) doubts.add('SESSION_STATE');
     const contents = this.#contents;
     const judgements = judgeTurn({
       runs: { recorded: turn.record, replays: replays.map(({ run }) => run) },
@@ -615,6 +619,26 @@ class Verifier {
     });
     const dependent = this.#isOrderDependent(turn, replays);
     return dependent === undefined ? judgements : [...judgements, dependent];
+  }
+
+  /** Its replay began in the state that the record has for it. */
+  #isPlaced({ pre }: Turn): boolean {
+    return pre !== undefined && this.#known(pre) !== undefined;
+  }
+
+  #firstAstray(): number {
+    this.#astray ??= this.#turns.find((turn) => this.#isAstray(turn))?.turn ?? Number.POSITIVE_INFINITY;
+    return this.#astray;
+  }
+
+  /**
+   * It was replayed from nobody knows where, or not at all, and came to something else: what the server remembers since
+   * is not what it remembered in the record.
+   */
+  #isAstray(turn: Turn): boolean {
+    const isWhole = turn.seen.length > 0 && turn.seen.every(({ silence }) => silence === undefined);
+    if (isWhole && this.#isPlaced(turn)) return false;
+    return !isWhole || turn.recorded === undefined || isUndecided(turn, this.#contents);
   }
 
   #whatIsThereAfter({ group, post }: Turn): { readonly exists?: (path: string) => boolean | undefined } {

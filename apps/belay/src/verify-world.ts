@@ -3,6 +3,7 @@
  * environment. Where it is not, a difference between recording and replay proves nothing.
  */
 
+import { delimiter } from 'node:path';
 import type { Command } from '@belay/trace';
 import { environmentDigest } from './environment.js';
 import { type Provenance, statKey } from './provenance.js';
@@ -22,7 +23,7 @@ export interface WorldDifferences {
  * in front of it. Everything else counts.
  */
 const ELSEWHERE =
-  /^(?:PWD|OLDPWD|SHLVL|_|TERM|TERM_.*|COLORTERM|COLUMNS|LINES|WINDOWID|DISPLAY|WAYLAND_DISPLAY|DBUS_.*|XDG_(?:SESSION|VTNR|SEAT|RUNTIME|CURRENT)_?.*|SSH_.*|TMUX.*|STY|GPG_.*|INVOCATION_ID|JOURNAL_STREAM|MAIL|LS_COLORS|LESS.*|PS\d|PROMPT.*|HIST.*|EDITOR|VISUAL|PAGER|INIT_CWD|npm_.*|VSCODE_.*|CLAUDE.*|CURSOR_.*|MCP_.*|BELAY_.*)$/;
+  /^(?:PWD|OLDPWD|SHLVL|_|TERM|TERM_.*|COLORTERM|COLUMNS|LINES|WINDOWID|DISPLAY|WAYLAND_DISPLAY|DBUS_.*|XDG_(?:SESSION|VTNR|SEAT|RUNTIME|CURRENT)_?.*|SSH_.*|TMUX.*|STY|GPG_.*|INVOCATION_ID|JOURNAL_STREAM|MAIL|LS_COLORS|LESS.*|PS\d|PROMPT.*|HIST.*|EDITOR|VISUAL|PAGER|INIT_CWD|npm_.*|NODE|COLOR|VSCODE_.*|CLAUDE.*|CURSOR_.*|MCP_.*|BELAY_.*)$/;
 
 /** Says how programs are found and how they speak, and holds no secret. */
 const PLAIN = /^(?:PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_.*|TZ|TMPDIR|TERM|XDG_.*_(?:HOME|DIRS))$/;
@@ -40,6 +41,10 @@ export function replayEnvironment(
   for (const [name, value] of Object.entries(present)) {
     if (value === undefined) continue;
     const digest = recorded !== undefined && Object.hasOwn(recorded, name) ? recorded[name] : undefined;
+    if (name === 'PATH' && secret !== undefined && digest !== undefined) {
+      env[name] = pathOf(present, secret, digest) ?? value;
+      continue;
+    }
     const isKnown = secret !== undefined && digest === environmentDigest(secret, name, value);
     if (isKnown || (PLAIN.test(name) && (recorded === undefined || digest !== undefined))) env[name] = value;
   }
@@ -80,6 +85,23 @@ export function compareWorld(
   return { server, environment: compareEnvironment(recorded.env, present, secret), unknown };
 }
 
+/** Folders that npm puts in front of PATH for what it runs. */
+const OF_NPM = /(?:^|\/)node_modules\/(?:\.bin|@npmcli\/run-script\/lib\/node-gyp-bin)$/;
+
+/** PATH as it was recorded, where this is it but for what npm has put in front. */
+function pathOf(present: Environment, secret: Buffer, digest: string): string | undefined {
+  const path = present['PATH'];
+  if (path === undefined) return undefined;
+  const folders = path.split(delimiter);
+  while (
+    environmentDigest(secret, 'PATH', folders.join(delimiter)) !== digest &&
+    OF_NPM.test(folders[0] ?? '')
+  ) {
+    folders.shift();
+  }
+  return folders.join(delimiter);
+}
+
 function compareEnvironment(
   recorded: Command['env'],
   present: Environment,
@@ -90,7 +112,7 @@ function compareEnvironment(
   const differences: string[] = [];
   for (const [name, digest] of Object.entries(recorded)) {
     if (ELSEWHERE.test(name)) continue;
-    const value = present[name];
+    const value = name === 'PATH' ? pathOf(present, secret, digest) : present[name];
     if (value === undefined) differences.push(`${name} is not set`);
     else if (environmentDigest(secret, name, value) !== digest) differences.push(`${name} has another value`);
   }

@@ -303,6 +303,24 @@ describe('what can not be told', () => {
     expect(words(await verified(trace))[0]).toBe('UNVERIFIED PRE_STATE_MISSING');
   });
 
+  test('where the recording began is not known, a difference proves nothing', async () => {
+    const session = await RecordedSession.start(files, {
+      proxy: ['--sandbox', 'default', '--hold-limit', '0'],
+    });
+    await session.call('rename', { from: 'a.txt', to: 'c.txt' });
+    const trace = await session.end();
+    // A state that was in time after all is taken away, so that this test does not depend on it.
+    const other = await forged(trace, (records) =>
+      records.map((record) =>
+        record.type === 'state' && (record as unknown as { phase: string }).phase !== 'close'
+          ? ({ ...record, state: 'unrestorable', cause: 'HOLD_LIMIT' } as Loose)
+          : record,
+      ),
+    );
+    expect(words(await verified(other))).not.toContain('FAIL RESULT_DIFFERS');
+    expect(words(await verified(other))[0]).toMatch(/^UNVERIFIED /);
+  });
+
   test('a policy that the server could have written', async () => {
     const session = await RecordedSession.start((workspace) => {
       files(workspace);
@@ -462,3 +480,20 @@ if (isolates) {
     }
   });
 }
+
+test('a launcher that puts folders of its own in front of PATH changes nothing', async () => {
+  const session = await RecordedSession.start(files);
+  await session.call('liar', { path: 'a.txt' });
+  const trace = await session.end();
+  const args = [BELAY, 'verify', '--json', '--state', join(session.folder, 'state'), trace];
+  const { stdout } = spawnSync(process.execPath, args, {
+    encoding: 'utf8',
+    env: {
+      PATH: `/somewhere/node_modules/.bin:/node_modules/.bin:${process.env['PATH']}`,
+      HOME,
+      npm_config_x: 'y',
+      NODE: process.execPath,
+    },
+  });
+  expect(words(JSON.parse(stdout) as Verification)[0]).toBe('FAIL WROTE_THOUGH_READ_ONLY');
+});

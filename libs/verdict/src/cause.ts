@@ -33,6 +33,7 @@ const TABLE = {
   SANDBOX_DIFFERS: ['doubt', 'the boundary is not that of the recording'],
   SANDBOX_DENIAL: ['doubt', 'the boundary refused something that the tool asked for'],
   NETWORK_REQUIRED: ['doubt', 'the recording reached the network, and replays may not'],
+  STATE_UNKNOWN: ['doubt', 'the replay may not have begun where the recording did'],
   SESSION_STATE: ['doubt', 'the answer depends on what the server was told before'],
   ORDER_DEPENDENT: ['doubt', 'overlapping calls give other results in another order'],
   ORDER_DIFFERS: ['doubt', 'the same lines or members in another order'],

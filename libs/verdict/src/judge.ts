@@ -30,6 +30,7 @@ export type WorldDoubt = Extract<
   | 'SANDBOX_DIFFERS'
   | 'SANDBOX_DENIAL'
   | 'NETWORK_REQUIRED'
+  | 'STATE_UNKNOWN'
   | 'SESSION_STATE'
   | 'ORDER_DEPENDENT'
   | 'REQUEST_DIVERGED'
