@@ -134,9 +134,11 @@ describe('what is left behind, and what is made', () => {
     await expect.poll(restored, { timeout: 20_000 }).toBe(true);
     killed.kill('SIGKILL');
     await once(killed, 'exit');
-    expect(readdirSync(TMPDIR)).toHaveLength(1);
+    // A log of refusals has a name for a moment only, and may be caught in it.
+    const scratches = (): string[] => readdirSync(TMPDIR).filter((name) => name.startsWith('belay-replay-'));
+    expect(scratches()).toHaveLength(1);
     expect(spawnSync(process.execPath, args, { env }).status).toBe(0);
-    expect(readdirSync(TMPDIR)).toEqual([]);
+    expect(scratches()).toEqual([]);
   });
 });
 
