@@ -14,6 +14,8 @@ const requirements = [
   { name: 'nats-server', found: () => onPath('nats-server'), debian: ['nats-server'] },
   { name: 'openssl', found: () => onPath('openssl'), debian: ['openssl'] },
   { name: 'git', found: () => onPath('git'), debian: ['git'] },
+  // Servers that are not written for Node.
+  { name: 'python3', found: () => onPath('python3'), debian: ['python3'] },
   // What contains a server, and what tells of its refusals; setpriv and unshare come with every Debian.
   { name: 'bwrap', found: () => onPath('bwrap'), debian: ['bubblewrap'] },
   { name: 'strace', found: () => onPath('strace'), debian: ['strace'] },
