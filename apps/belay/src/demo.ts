@@ -205,10 +205,12 @@ function sayVerdicts(day: Verification, habits: Verification): void {
   if (bad !== undefined)
     throw new Error(`${bad.tool} came to ${bad.verdict.status}: ${bad.verdict.cause}: ${messageOf(bad)}`);
   const warned = honest.filter(({ verdict }) => verdict.status === 'WARN').length;
+  const row = (status: 'PASS' | 'WARN', count: number, words: string): string =>
+    `  ${statusText(status, style)}  ${style.bold(`${count} ${count === 1 ? 'call' : 'calls'}`.padEnd(15))}  ${words}`;
   say(
-    `\n  ${statusText('PASS', style)}  ${style.bold(`${honest.length} calls`.padEnd(15))}  of the official file server: run again, they did and said the same` +
-      (warned === 0 ? '' : style.dim(`; ${warned} but for times (WARN)`)),
+    `\n${row('PASS', honest.length - warned, 'of the official file server: run again, they did and said the same')}`,
   );
+  if (warned > 0) say(row('WARN', warned, 'of it, the same but for times'));
   process.stdout.write(verdictLines(weakened, WEAKENED, style));
   for (const [i, expected] of HABITS.entries()) {
     const turn = turnsOf(habits)[i];

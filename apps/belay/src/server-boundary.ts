@@ -2,7 +2,7 @@
 
 import { realpathSync } from 'node:fs';
 import { homedir } from 'node:os';
-import { resolve, sep } from 'node:path';
+import { resolve } from 'node:path';
 import {
   type Prepared,
   prepare,
@@ -14,6 +14,7 @@ import type { CliConfig } from './config.js';
 import type { Boundary } from './recorder.js';
 import { policyFrom, sandboxTrouble } from './sandbox-policy.js';
 import type { SandboxChoice } from './sandbox-options.js';
+import { isWithin } from './workspace-scope.js';
 
 export interface ServerBoundary {
   readonly prepared: Prepared;
@@ -61,7 +62,10 @@ export async function openBoundary(
     if (record.naming === 'unnamed') {
       warn('what is refused has no name: strace is not here, or nobody may trace');
     }
-    if (choice.policy !== undefined && isIn(realpathSync(choice.policy), record.roots)) {
+    if (
+      choice.policy !== undefined &&
+      record.roots.some((root) => isWithin(realpathSync(choice.policy as string), root))
+    ) {
       warn('the policy lies in a folder that the server may write: the next run may have another');
     }
     if (policy.roots.length === 0 && policy.binds.length === 0 && record.backend !== 'none') {
@@ -84,9 +88,6 @@ export async function openBoundary(
     throw error;
   }
 }
-
-const isIn = (path: string, folders: readonly string[]): boolean =>
-  folders.some((folder) => path.startsWith(folder + sep));
 
 /** `none` is no profile: it is the back end that enforces nothing. */
 function profileOf(

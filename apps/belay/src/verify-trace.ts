@@ -112,6 +112,7 @@ interface Seen {
   readonly run: Run;
   readonly diverged: boolean;
   readonly driftApplied: boolean;
+  readonly misplaced: boolean;
   readonly denied: Denied;
   readonly ms: number;
 }
@@ -384,7 +385,7 @@ class Verifier {
   }
 
   #seen(
-    { calls, delta, diverged, driftApplied }: PlayedGroup<Change>,
+    { calls, delta, diverged, driftApplied, misplaced }: PlayedGroup<Change>,
     server: ContainedServer | undefined,
   ): Seen[] {
     const denied = deniedOf(
@@ -403,6 +404,7 @@ class Verifier {
       run: runOf({ now: sent, since: this.#began, until: sent + took }, delta),
       diverged: diverged > 0,
       driftApplied,
+      misplaced,
       denied,
       ms: took,
     }));
@@ -553,6 +555,7 @@ class Verifier {
     else if (turn.cancelled) own.push('CANCELLED');
     if (digestOf(pre) === undefined) own.push(pre === undefined ? 'WORKSPACE_UNSET' : 'PRE_STATE_MISSING');
     else if (this.#known(pre as StateRecord) === undefined) own.push('PRE_STATE_MISSING');
+    if (seen.some(({ misplaced }) => misplaced)) own.push('PRE_STATE_WRONG');
     if (pre !== undefined && (post === undefined || this.#known(post) === undefined))
       own.push('POST_STATE_MISSING');
     const silence = this.#failure ?? seen.find((each) => each.silence !== undefined)?.silence;
@@ -622,8 +625,8 @@ class Verifier {
   }
 
   /** Its replay began in the state that the record has for it. */
-  #isPlaced({ pre }: Turn): boolean {
-    return pre !== undefined && this.#known(pre) !== undefined;
+  #isPlaced({ pre, seen }: Turn): boolean {
+    return pre !== undefined && this.#known(pre) !== undefined && !seen.some(({ misplaced }) => misplaced);
   }
 
   #firstAstray(): number {
@@ -688,13 +691,20 @@ class Verifier {
     caps: readonly Cause[],
   ): Promise<Part | undefined> {
     const changes = this.#between(last, pre);
-    if (changes === undefined || changes.length === 0 || this.#contents === undefined) return undefined;
+    const place = { ...(turn === undefined ? {} : { before: turn }), by: pre?.drift ?? ('unknown' as const) };
+    if (this.#contents === undefined) return undefined;
+    if (changes === undefined) {
+      // Where neither is known, the turns around it say so.
+      const isHalfKnown = (this.#known(last) === undefined) !== ((pre && this.#known(pre)) === undefined);
+      if (!isHalfKnown) return undefined;
+      return { type: 'drift', ...place, verdict: reduce([], ['DRIFT_UNJUDGED', ...caps]), changes: [] };
+    }
+    if (changes.length === 0) return undefined;
     const interval: Interval = { kind: 'drift', changes, egress: { denied: [] }, history: [] };
     const judgements = await this.#parts.invariants(interval, this.#contents);
     return {
       type: 'drift',
-      ...(turn === undefined ? {} : { before: turn }),
-      by: pre?.drift ?? 'unknown',
+      ...place,
       verdict: reduce(judgements.length > 0 ? judgements : [NO_RULE], caps),
       changes: this.#parts.show(changes, this.#contents),
     };

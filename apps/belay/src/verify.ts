@@ -29,6 +29,7 @@ import { judgeInvariants } from './verify-invariants.js';
 import { verifyTrace } from './verify-trace.js';
 import { checkClaim, claimsOf, unchecked } from './verify-claims.js';
 import { compareWorld, replayEnvironment } from './verify-world.js';
+import { isWithin } from './workspace-scope.js';
 
 export interface VerifyOptions extends LoginOptions {
   readonly turn?: number;
@@ -202,8 +203,6 @@ function policyOf({ policy, defaultPolicy: ours = true, defaultInvariants = true
     throw badInput('policy', `${policy}: ${(error as Error).message}`, undefined, error);
   }
 }
-
-const isWithin = (path: string, folder: string): boolean => path === folder || path.startsWith(`${folder}/`);
 
 /** What is run again: what was started, or the command line that was given in its place. */
 function serverOf(

@@ -80,7 +80,7 @@ function resolvedPath(path: string): string {
 }
 
 /** Whether a path is a folder or lies in it. */
-const isWithin = (path: string, folder: string): boolean =>
+export const isWithin = (path: string, folder: string): boolean =>
   path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
 
 const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;

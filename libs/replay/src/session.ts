@@ -20,8 +20,11 @@ import {
 
 /** The workspace that is replayed in. `Change` is whatever it says of a path. */
 export interface World<Change> {
-  /** Makes the workspace what it was in the state; says whether anything but times had to be changed for that. */
-  enter(state: string): Promise<'as-left' | 'changed'>;
+  /**
+   * Makes the workspace what it was in the state; says whether anything but times had to be changed for that, or that
+   * what can be had is not the state.
+   */
+  enter(state: string): Promise<'as-left' | 'changed' | 'wrong'>;
   /** What the workspace has become since the state that was entered last. */
   delta(): Promise<readonly Change[]>;
 }
@@ -58,6 +61,8 @@ export interface PlayedGroup<Change> {
   readonly post: StateRecord | undefined;
   /** Something had to be changed in the workspace before it was what the record says. */
   readonly driftApplied: boolean;
+  /** The state before could not be restored as it was: the calls were made in another. */
+  readonly misplaced: boolean;
   /** What the replay did to the workspace; undefined where there was nothing to compare with. */
   readonly delta: readonly Change[] | undefined;
   /** Requests of the server that the record has no answer to. */
@@ -145,6 +150,7 @@ class Player<Change> {
   #pre: StateRecord | undefined;
   #post: StateRecord | undefined;
   #driftApplied = false;
+  #misplaced = false;
   #delta: readonly Change[] | undefined;
   #denials: (TraceRecord & { type: 'denial' })[] = [];
   #divergedBefore = 0;
@@ -218,7 +224,7 @@ class Player<Change> {
         yield* this.#flush();
         this.#pre = record;
         if (state === undefined || this.#options.world === undefined) return;
-        this.#driftApplied = (await this.#options.world.enter(state)) === 'changed';
+        await this.#enter(state, this.#options.world);
         return;
       case 'post':
         await this.#release();
@@ -228,6 +234,7 @@ class Player<Change> {
         if (
           this.#pre !== undefined &&
           this.#options.stateOf(this.#pre) !== undefined &&
+          !this.#misplaced &&
           [...this.#calls.values()].some(({ isMade }) => isMade)
         ) {
           this.#delta = await this.#options.world?.delta();
@@ -237,6 +244,12 @@ class Player<Change> {
       case 'close':
         yield* this.#flush();
     }
+  }
+
+  async #enter(state: string, world: World<Change>): Promise<void> {
+    const entered = await world.enter(state);
+    this.#driftApplied = entered === 'changed';
+    this.#misplaced = entered === 'wrong';
   }
 
   async #take(step: Step & { type: 'send' }): Promise<void> {
@@ -354,6 +367,7 @@ class Player<Change> {
       pre: this.#pre,
       post: this.#post,
       driftApplied: this.#driftApplied,
+      misplaced: this.#misplaced,
       delta: this.#delta,
       diverged: diverged - this.#divergedBefore,
       denials: this.#denials,
@@ -364,6 +378,7 @@ class Player<Change> {
     this.#pre = undefined;
     this.#post = undefined;
     this.#driftApplied = false;
+    this.#misplaced = false;
     this.#delta = undefined;
     this.#denials = [];
     this.#conversation?.settle();

@@ -13,8 +13,10 @@ import {
   diff,
   type Entry,
   type Manifest,
+  RestoreError,
   Scratch,
   type ScratchRoot,
+  SnapshotError,
   type Store,
 } from '@belay/snapshot';
 import type { World } from './session.js';
@@ -108,13 +110,18 @@ export class Workspace implements World<Change> {
     return this.#scratch?.roots ?? [];
   }
 
-  async enter(state: string): Promise<'as-left' | 'changed'> {
+  async enter(state: string): Promise<'as-left' | 'changed' | 'wrong'> {
     if (this.#scratch === undefined) {
       await this.open(state);
       return 'as-left';
     }
-    const done = this.#scratch.advance(state, isTimeOnly);
-    return done.every(isTimeOnly) ? 'as-left' : 'changed';
+    try {
+      const done = this.#scratch.advance(state, isTimeOnly);
+      return done.every(isTimeOnly) ? 'as-left' : 'changed';
+    } catch (error) {
+      if (isWrongState(error)) return 'wrong';
+      throw error;
+    }
   }
 
   delta(): Promise<readonly Change[]> {
@@ -138,6 +145,15 @@ export class Workspace implements World<Change> {
     this.#scratch?.close();
     this.#scratch = undefined;
   }
+}
+
+/** Whether what is kept of a state is not that state; not that this machine refused to make it. */
+function isWrongState(error: unknown): boolean {
+  if (error instanceof RestoreError) return error.code === 'damaged' || error.code === 'not-as-written';
+  return (
+    error instanceof SnapshotError &&
+    ['malformed', 'unknown-state', 'content-missing', 'content-damaged'].includes(error.code)
+  );
 }
 
 /** What the record says happened between two of its states, at the price of what changed where it is kept so. */

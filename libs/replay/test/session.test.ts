@@ -286,3 +286,23 @@ describe('the workspace', () => {
     expect((played[2] as PlayedGroup<string>).delta).toBeUndefined();
   });
 });
+
+test('a state that can not be had as it was is said, and its change is not told', async () => {
+  const world = {
+    enter: (state: string) => Promise.resolve(state === 'b' ? ('wrong' as const) : ('as-left' as const)),
+    delta: () => Promise.resolve(['change']),
+  };
+  const path = trace(
+    ['pre', 'a'],
+    call(1, 'count'),
+    ['post', 'a'],
+    said(1, 1),
+    ['pre', 'b'],
+    call(2, 'count'),
+    ['post', 'b'],
+    said(2, 2),
+  );
+  const played = await play(path, { world });
+  expect(played).toMatchObject([{ misplaced: false, delta: ['change'] }, { misplaced: true }]);
+  expect((played[1] as PlayedGroup<string>).delta).toBeUndefined();
+});

@@ -40,7 +40,6 @@ const TABLE = {
   NONDETERMINISTIC: ['doubt', 'replays differ from each other'],
   ONE_REPLAY: ['doubt', 'one replay alone can not tell chance from fault'],
   REQUEST_DIVERGED: ['doubt', 'the server asked its client something else than in the recording'],
-  OUTSIDE_STATE: ['doubt', 'the call wrote where nothing is captured'],
 
   // Not seen, or not to be relied on.
   UNSANDBOXED: ['cap', 'the server ran without a boundary, or with one that did not hold'],
@@ -50,7 +49,6 @@ const TABLE = {
   SERVER_UNKNOWN: ['cap', 'what was run is not known'],
   DRIFT_UNJUDGED: ['cap', 'what changed before the call can not be judged'],
   POLICY_IN_WORKSPACE: ['cap', 'the policy lies where the server could write'],
-  POLICY_CHANGED: ['cap', 'the policy is not the one that was in force'],
   WORKSPACE_UNSET: ['cap', 'no workspace was named, so there is no state'],
   PRE_STATE_MISSING: ['cap', 'there is no state from before the call'],
   PRE_STATE_WRONG: ['cap', 'the restored state has not the recorded digest'],

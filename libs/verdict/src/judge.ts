@@ -34,7 +34,6 @@ export type WorldDoubt = Extract<
   | 'SESSION_STATE'
   | 'ORDER_DEPENDENT'
   | 'REQUEST_DIVERGED'
-  | 'OUTSIDE_STATE'
 >;
 
 export interface TurnEvidence {
