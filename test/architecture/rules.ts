@@ -27,6 +27,7 @@ const LIBRARY_MAY_IMPORT: Readonly<Record<string, readonly string[] | 'any lib'>
   keys: ['note'],
   receipt: ['merkle', 'note', 'envelope', 'coverage'],
   log: ['merkle', 'note', 'envelope'],
+  export: ['merkle', 'note', 'envelope', 'coverage', 'receipt'],
   contracts: ['merkle', 'note', 'envelope', 'coverage', 'receipt'],
   db: ['log', 'merkle', 'note', 'envelope', 'coverage', 'receipt', 'contracts', 'dirlock'],
   client: ['envelope', 'merkle', 'note', 'receipt', 'contracts', 'dirlock'],
@@ -64,6 +65,7 @@ const HOMES: readonly { readonly packages: RegExp; readonly home: RegExp }[] = [
   { packages: /^koffi$/, home: /^libs\/(snapshot|sandbox)\// },
   { packages: /^(web-tree-sitter|tree-sitter-[a-z]+|picomatch)$/, home: /^libs\/invariant\// },
   { packages: /^commander$/, home: /^apps\/belay\// },
+  { packages: /^pdfkit$/, home: /^libs\/export\// },
 ];
 
 /** Names that only the process which signs may take from another package. */

@@ -1,0 +1,10 @@
+export type {
+  AbsenceRow,
+  ControlRow,
+  DispositionStatus,
+  ReportEpoch,
+  ReportModel,
+  ReportSession,
+  ReportSink,
+  VerdictCounts,
+} from './report-model.js';

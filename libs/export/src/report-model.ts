@@ -1,0 +1,124 @@
+import type { ProjectPolicy } from '@belay/coverage';
+import type { CoverageStatus } from '@belay/coverage';
+import type { CallAuthorityLevel, SESSION_DISPOSITIONS } from '@belay/receipt';
+
+export type DispositionStatus = (typeof SESSION_DISPOSITIONS)[number];
+
+/** Counts of verdicts by status, and of causes by name. */
+export interface VerdictCounts {
+  readonly PASS: number;
+  readonly WARN: number;
+  readonly FAIL: number;
+  readonly UNVERIFIED: number;
+  readonly causes: Readonly<Record<string, number>>;
+}
+
+/** One run of a sink as the report draws it. Times are the collector's, RFC 3339. */
+export interface ReportEpoch {
+  readonly epoch: string;
+  readonly status: CoverageStatus;
+  readonly first?: string | undefined;
+  readonly last?: string | undefined;
+  /** Lines received, and one past the greatest number known of. */
+  readonly lines: number;
+  readonly next: number;
+  /** Numbers without a line, [from, to); `why` only where the sink said so itself. */
+  readonly missing: readonly {
+    readonly from: number;
+    readonly to: number;
+    readonly why?: string | undefined;
+  }[];
+  readonly missingOmitted: number;
+  readonly conflicts: number;
+}
+
+export interface ReportSink {
+  readonly sink: string;
+  readonly kind?: string | undefined;
+  readonly domain?: string | undefined;
+  readonly required: boolean;
+  readonly keyed: boolean;
+  readonly declared: boolean;
+  readonly status: CoverageStatus;
+  readonly epochs: readonly ReportEpoch[];
+  readonly epochsOmitted: number;
+  /** Epochs that the chain shows and of which nothing was received. */
+  readonly lost: number;
+}
+
+/** One session by its last receipt. */
+export interface ReportSession {
+  readonly session: string;
+  readonly began?: string | undefined;
+  readonly kinds: readonly string[];
+  readonly coverage: CoverageStatus;
+  readonly disposition: DispositionStatus;
+  /** Each reason in words, with its numbers; at most 20, and how many more there are. */
+  readonly reasons: readonly string[];
+  readonly reasonsOmitted: number;
+  readonly calls: number;
+  readonly levels: Readonly<Record<CallAuthorityLevel, number>>;
+  readonly verdicts: VerdictCounts;
+  /** `sha256:` digest of the receipt, and of the one it took the place of. */
+  readonly receipt: string;
+  readonly supersedes?: string | undefined;
+  readonly asOf: number;
+}
+
+/** What a control asks, what the export shows of it, and what it does not show. */
+export interface ControlRow {
+  readonly framework: string;
+  readonly control: string;
+  readonly asks: string;
+  readonly result: 'shown' | 'partly' | 'inconclusive' | 'not_shown';
+  /** What in this export shows it: files, counts, numbers. */
+  readonly evidence: string;
+  readonly limits: string;
+}
+
+/** Evidence of absence: "no event of this class in this scope", which only complete coverage can say. */
+export interface AbsenceRow {
+  readonly class: string;
+  readonly result: 'none' | 'found' | 'inconclusive';
+  readonly count: number;
+  /** Of `inconclusive`: the gaps by name, at most 20. */
+  readonly because: readonly string[];
+}
+
+/**
+ * All that the report shows. Made from the entries and receipts of the export and nothing else, so that a verifier
+ * makes it again and compares the pages byte for byte.
+ */
+export interface ReportModel {
+  readonly v: 1;
+  readonly project: { readonly id: string; readonly name: string };
+  readonly log: { readonly origin: string; readonly vkey: string; readonly rootFingerprint: string };
+  readonly asOf: { readonly size: number; readonly time: string };
+  /** What was asked for, in words of one line: "everything", a period, sessions. */
+  readonly scope: string;
+  readonly period?: { readonly from: string; readonly to: string } | undefined;
+  readonly policy: { readonly digest: string; readonly index: number; readonly document: ProjectPolicy };
+  readonly entries: { readonly included: number; readonly omitted: number };
+  readonly first?: string | undefined;
+  readonly last?: string | undefined;
+  readonly dispositions: Readonly<Record<DispositionStatus, number>>;
+  readonly coverage: Readonly<Record<CoverageStatus, number>>;
+  readonly levels: Readonly<Record<CallAuthorityLevel, number>>;
+  readonly verdicts: VerdictCounts;
+  readonly calls: number;
+  /** By name. */
+  readonly sinks: readonly ReportSink[];
+  /** The worst first, then by their first entries; at most 500. */
+  readonly sessions: readonly ReportSession[];
+  readonly sessionsOmitted: number;
+  readonly tokens: readonly {
+    readonly token: string;
+    readonly role: string;
+    readonly issuedBy: string;
+    readonly index: number;
+  }[];
+  readonly labels: number;
+  readonly absence: readonly AbsenceRow[];
+  readonly controls: readonly ControlRow[];
+  readonly limitations: readonly string[];
+}
