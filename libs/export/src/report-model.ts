@@ -1,5 +1,4 @@
-import type { ProjectPolicy } from '@belay/coverage';
-import type { CoverageStatus } from '@belay/coverage';
+import type { CoverageStatus, ProjectPolicy } from '@belay/coverage';
 import type { CallAuthorityLevel, SESSION_DISPOSITIONS } from '@belay/receipt';
 
 export type DispositionStatus = (typeof SESSION_DISPOSITIONS)[number];
@@ -44,6 +43,23 @@ export interface ReportSink {
   readonly epochsOmitted: number;
   /** Epochs that the chain shows and of which nothing was received. */
   readonly lost: number;
+  /** Forks: epochs that two or more others say they follow; and openings whose counter does not follow (coverage §4). */
+  readonly branches: number;
+  readonly miscounted: number;
+}
+
+/** What was counted over the entries and statements of the export; nothing of it is shortened by a limit. */
+export interface FoundCounts {
+  /** Entries of kind `denial`. */
+  readonly denials: number;
+  /** Calls of the sessions that no verdict is about. */
+  readonly unjudgedCalls: number;
+  /** Entries written under a token of role `agent`. */
+  readonly agentLines: number;
+  /** Numbers without a line, of all epochs of all sinks, by who says why: nobody, or the sink itself. */
+  readonly missing: { readonly undisclosed: number; readonly dropped: number; readonly filtered: number };
+  /** Conflicts of all epochs, with forks and miscounted openings. */
+  readonly conflicts: number;
 }
 
 /** One session by its last receipt. */
@@ -106,6 +122,13 @@ export interface ReportModel {
   readonly levels: Readonly<Record<CallAuthorityLevel, number>>;
   readonly verdicts: VerdictCounts;
   readonly calls: number;
+  /** Calls that were run again, by how the verifier's trust domain stands to that of who recorded them. */
+  readonly recorder: {
+    readonly same_domain: number;
+    readonly other_domain: number;
+    readonly unknown: number;
+  };
+  readonly found: FoundCounts;
   /** By name. */
   readonly sinks: readonly ReportSink[];
   /** The worst first, then by their first entries; at most 500. */
@@ -122,3 +145,6 @@ export interface ReportModel {
   readonly controls: readonly ControlRow[];
   readonly limitations: readonly string[];
 }
+
+/** What the derived parts are made from, in this order: `absenceRows`, `controlRows` (with `absence`), `limitationsOf`. */
+export type ReportFacts = Omit<ReportModel, 'absence' | 'controls' | 'limitations'>;
