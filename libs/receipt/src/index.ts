@@ -27,6 +27,17 @@ export { type ConflictReason, type Disposition, dispositionOf, type NoSessionRea
 export { preAuthEncoding } from './dsse.js';
 export { ReceiptError, type ReceiptErrorCode } from './error.js';
 export type { Pins } from './pins.js';
+export {
+  callReasonText,
+  COVERAGE_TEXT,
+  DISPOSITION_TEXT,
+  LEVEL_TEXT,
+  type ListedReason,
+  memberReasonText,
+  reasonText,
+  type SessionReason,
+  shortCall,
+} from './reason-text.js';
 export type { CheckResult, CheckStatus, Report, Verdict } from './report.js';
 export {
   type Affirmed,
