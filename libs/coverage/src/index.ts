@@ -30,6 +30,14 @@ export {
   type Unknown,
 } from './epoch-statement.js';
 export { CoverageError, type CoverageErrorCode } from './error.js';
+export {
+  type Declaration,
+  type KeptStates,
+  LogCoverage,
+  type LogState,
+  type PolicyInForce,
+  type Touched,
+} from './log-coverage.js';
 export { DEFAULT_POLICY, policyDigest, type ProjectPolicy, readPolicy, type SessionRule } from './policy.js';
 export {
   type DeclaredSink,

@@ -189,6 +189,16 @@ export class SessionCoverage {
     }
   }
 
+  /** The first entry of each sink that named it. */
+  beginnings(): readonly { readonly sink: string; readonly index: number; readonly received: string }[] {
+    return [...this.#began.values()];
+  }
+
+  /** Epochs whose statements a statement on the session is made from. */
+  epochs(): readonly { readonly sink: string; readonly epoch: string }[] {
+    return [...this.#extents.values()].map(({ sink, epoch }) => ({ sink, epoch }));
+  }
+
   /** The statement, from those on the epochs and sinks it touches. */
   statement(question: SessionQuestion): SessionStatement {
     const { asOf, policy, declared } = question;

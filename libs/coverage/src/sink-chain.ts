@@ -82,19 +82,23 @@ export class SinkChain {
     for (const link of this.#links.values()) this.#name(link);
   }
 
-  /** Takes in the next entry of this sink, of whichever epoch. One at or before the last does nothing. */
-  apply({ line, envelope }: SentEntry): void {
+  /**
+   * Takes in the next entry of this sink, of whichever epoch. One at or before the last does nothing. Tells whether the
+   * chain is another for it: most entries only move `through`.
+   */
+  apply({ line, envelope }: SentEntry): boolean {
     if (envelope.log !== this.log || envelope.sink !== this.sink) {
       throw new CoverageError('misrouted', `entry ${line.index} is of another sink`);
     }
-    if (line.index <= this.#through) return;
+    if (line.index <= this.#through) return false;
     this.#through = line.index;
-    if (line.conflict !== undefined) return;
+    if (line.conflict !== undefined) return false;
     const { epoch, kind, seq, attrs } = envelope;
     const link = this.#links.get(epoch) ?? { epoch, first: line.index, signed: false, spoke: false };
     if (kind !== 'epoch.open' || seq !== 1) {
-      if (!link.spoke) this.#links.set(epoch, { ...link, spoke: true });
-      return;
+      if (link.spoke) return false;
+      this.#links.set(epoch, { ...link, spoke: true });
+      return true;
     }
     const opened: Link = {
       ...link,
@@ -107,6 +111,7 @@ export class SinkChain {
     };
     this.#links.set(epoch, opened);
     this.#name(opened);
+    return true;
   }
 
   /** What a later epoch says of this one: the first in the log that names it, a signed one before others. */
