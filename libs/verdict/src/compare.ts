@@ -1,6 +1,15 @@
 /** Whether an answer was reproduced: the recorded one against those of several replays, token by token. */
 
-import { excuse, excuseNumber, isRandom, type Run, Tokenizer, type VolatileClass } from './volatile.js';
+import {
+  excuse,
+  excuseNumber,
+  isMeasured,
+  isMeasuredName,
+  isRandom,
+  type Run,
+  Tokenizer,
+  type VolatileClass,
+} from './volatile.js';
 
 /** A place where the recorded answer and a replayed one differ, with the texts that stood there. */
 export interface Difference {
@@ -146,7 +155,7 @@ class Finding {
   }
 
   #number(path: string, name: string, values: readonly number[]): void {
-    this.#position({ path }, values, (i, j) =>
+    this.#position({ path }, values, isMeasuredName(name), (i, j) =>
       excuseNumber(name, values[i] as number, values[j] as number, this.#run(i), this.#run(j)),
     );
   }
@@ -190,7 +199,8 @@ class Finding {
     for (const i of recorded.keys()) {
       const texts = tokens.map((each) => each[i]?.text ?? '');
       const line = recorded[i]?.line ?? 0;
-      this.#position({ path, line: start + line + 1 }, texts, (a, b) => {
+      const measured = tokens.every((each) => isMeasured(each[i]?.class));
+      this.#position({ path, line: start + line + 1 }, texts, measured, (a, b) => {
         const [left, right] = [tokens[a]?.[i], tokens[b]?.[i]];
         if (left === undefined || right === undefined) return undefined;
         const excused = excuse(left, right, this.#run(a), this.#run(b));
@@ -223,10 +233,11 @@ class Finding {
     return lines.length > 1 && middles.every((middle) => isPermutation(lines, middle.split('\n')));
   }
 
-  /** One place of all values: excused, or different, or unstable. */
+  /** One place of all values: excused, or different, or unstable. Of what is `measured`, only equal values agree. */
   #position(
     at: { readonly path: string; readonly line?: number },
     values: readonly unknown[],
+    measured: boolean,
     excused: (i: number, j: number) => VolatileClass | undefined,
   ): void {
     const [recorded] = values;
@@ -235,7 +246,8 @@ class Finding {
       if (values[j] === recorded) continue;
       const kind = excused(0, j);
       if (kind === undefined) {
-        const agree = (i: number): boolean => values[i] === values[j] || excused(i, j) !== undefined;
+        const agree = (i: number): boolean =>
+          values[i] === values[j] || (!measured && excused(i, j) !== undefined);
         const replays = values.map((_, i) => i).slice(1);
         this.#settle(at, values, j, replays.length > 1 && replays.every(agree));
         return;

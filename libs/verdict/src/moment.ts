@@ -70,8 +70,8 @@ const UNITS: readonly (readonly [RegExp, number])[] = [
   [/(\d+(?:\.\d+)?)\s?(?:µs|μs|us|microseconds?)\b/, 1e-3],
   [/(\d+(?:\.\d+)?)\s?(?:ms|milliseconds?)\b/, 1],
   [/(\d+(?:\.\d+)?)\s?(?:s|secs?|seconds?)\b/, SECOND],
-  [/(\d+(?:\.\d+)?)\s?(?:m|mins?|minutes?)(?=\s|$)/, MINUTE],
-  [/(\d+(?:\.\d+)?)\s?(?:h|hrs?|hours?)(?=\s|$)/, 60 * MINUTE],
+  [/(\d+(?:\.\d+)?)\s?(?:m|mins?|minutes?)(?=\s|\d|$)/, MINUTE],
+  [/(\d+(?:\.\d+)?)\s?(?:h|hrs?|hours?)(?=\s|\d|$)/, 60 * MINUTE],
 ];
 
 /** Milliseconds of a written duration. */

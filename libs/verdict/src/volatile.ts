@@ -20,6 +20,12 @@ export interface Run extends Span {
 /** Whether a token of the class is made by chance: then two replays that give the same one did not make it so. */
 export const isRandom = (kind: VolatileClass): boolean => kind === 'uuid' || kind === 'temp-name';
 
+/**
+ * Whether a token of the class is measured: then replays that differ in it have measured it anew, each as long as it
+ * took, and do not agree on what it should have been.
+ */
+export const isMeasured = (kind: VolatileClass | undefined): boolean => kind === 'duration';
+
 /** A token as it stands in the text, and what it would be excused as. */
 interface Token {
   readonly text: string;
@@ -48,7 +54,7 @@ const CLASSES: readonly (readonly [VolatileClass, string])[] = [
   ['time', String.raw`(?<![\w.])1\d{9}(?:\.\d{1,9}|\d{3}|\d{6}|\d{9})?(?![\w])`],
   [
     'duration',
-    String.raw`(?<![\w.])(?:\d+\s?(?:h|hours?|hrs?)\s)?(?:\d+\s?(?:m|min|mins|minutes?)\s)?\d+(?:\.\d+)?\s?(?:ns|µs|μs|us|ms|s|secs?|seconds?|milliseconds?|microseconds?|minutes?|hours?)\b`,
+    String.raw`(?<![\w.])(?:\d+\s?(?:h|hours?|hrs?)\s?)?(?:\d+\s?(?:m|min|mins|minutes?)\s?)?\d+(?:\.\d+)?\s?(?:ns|µs|μs|us|ms|s|secs?|seconds?|milliseconds?|microseconds?|minutes?|hours?)\b`,
   ],
   ['pid', String.raw`(?<=\b(?:pid|PID|Pid|process|Process|process id)[\s:=#(\[]{1,3})\d{1,7}\b`],
   ['port', String.raw`(?<=(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]|::1):)\d{2,5}\b`],
@@ -181,6 +187,10 @@ const NUMBERS: readonly (readonly [VolatileClass, RegExp])[] = [
     /(?:^|_)(?:now|time|timestamp|date|epoch)$|(?:time|timestamp|at|atime|ctime|birthtime)(?:_?ms|_?ns)?$/i,
   ],
 ];
+
+/** Whether numbers under a name are measured. */
+export const isMeasuredName = (name: string): boolean =>
+  isMeasured(NUMBERS.find(([, pattern]) => pattern.test(name))?.[0]);
 
 /** As `excuse`, of two numbers of a JSON document under one name. */
 export function excuseNumber(

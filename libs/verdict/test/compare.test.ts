@@ -33,6 +33,8 @@ describe('tokens that may differ', () => {
     ['duration', '12 passed in 0.8s', '12 passed in 1.23s'],
     ['duration', 'took 3 ms', 'took 1.5 seconds'],
     ['duration', 'took 1 min 3 s', 'took 59 s'],
+    ['duration', 'real\t0m1.203s', 'real\t0m0.950s'],
+    ['duration', 'took 1.2s', 'took 950ms'],
     ['pid', 'started (pid 4711)', 'started (pid 12)'],
     ['inode', 'Inode: 3778913     Links: 1', 'Inode: 3852392     Links: 1'],
     ['port', 'listening on http://127.0.0.1:40123/', 'listening on http://127.0.0.1:41234/'],
@@ -62,6 +64,16 @@ describe('tokens that may differ', () => {
     expect(outcome('load 7.31', 'load 6.91', 'load 6.88')).toBe('unstable');
     expect(outcome('1,234,567 bytes free', '1,239,567 bytes free', '1,239,001 bytes free')).toBe('unstable');
     expect(outcome('at 5,2026-01-01T12:00:00Z', 'at 5,2026-01-02T12:00:03Z')).toBe('volatile');
+  });
+
+  test('a duration that replays measure anew is at fault for nothing, however long the recorded one is', () => {
+    // As of processor time on many cores: longer than its run.
+    expect(outcome('12 passed in 3600.5s', '12 passed in 0.81s', '12 passed in 0.82s')).toBe('unstable');
+    expect(outcome({ duration_ms: 9e6 }, { duration_ms: 12 }, { duration_ms: 13 })).toBe('unstable');
+    // Replays that read the same, to the last digit, have read it and not measured it.
+    expect(outcome('kept for 3600s', 'kept for 30s', 'kept for 30s')).toBe('different');
+    expect(outcome('12 passed in 3600.5s', '3 failed in 0.81s', '3 failed in 0.82s')).toBe('different');
+    expect(outcome('12 passed in no time', '12 passed in 0.81s', '12 passed in 0.82s')).toBe('different');
   });
 
   test('by the name of a member, for numbers', () => {

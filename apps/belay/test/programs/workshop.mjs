@@ -53,7 +53,14 @@ const TOOLS = {
   clock: [READS, () => `it is ${new Date().toISOString()}`],
   nonce: [READS, () => randomBytes(8).toString('hex')],
   uuid: [READS, () => randomUUID()],
-  suite: [READS, () => `${readdirSync(folder).length} passed in ${(Math.random() * 9 + 0.1).toFixed(2)}s`],
+  suite: [
+    READS,
+    async () => {
+      const began = performance.now();
+      await sleep(Math.random() * 50);
+      return `${readdirSync(folder).length} passed in ${((performance.now() - began) / 1000).toFixed(6)}s`;
+    },
+  ],
   fetch: [
     READS,
     ({ port }) =>
