@@ -38,8 +38,6 @@ export interface SessionEvidence {
   /** Entries of kind `verdict` that name the session. */
   readonly verdicts: readonly SentEntry[];
   readonly labels: readonly Label[];
-  /** Sizes of heads that the log signed, ascending. */
-  readonly heads: readonly number[];
 }
 
 /** Who says so. */
@@ -87,7 +85,7 @@ export type VerdictFault =
   | 'leaf'
   /** What it cites is not a call, its result, and a state before it, of this session. */
   | 'other'
-  /** No head was signed after the pre-state and before the result. */
+  /** The pre-state was not received before the result: no head was signed between them. */
   | 'head';
 
 /** Why the authority is not higher, or what it has to be read with. Closed. */
@@ -267,20 +265,9 @@ function replayFault(
   if (attrs['pre'] !== undefined && attrs['pre'] !== pre.envelope.attrs?.['state']) return 'other';
   const [before, after] = [pre.line.index, ended.line.index];
   if (begun.line.index >= after || before >= after) return 'other';
-  const head = firstAbove(evidence.heads, before);
-  return head !== undefined && before < head && head <= after ? undefined : 'head';
-}
-
-/** The first of ascending numbers that is above `bound`. */
-function firstAbove(numbers: readonly number[], bound: number): number | undefined {
-  let low = 0;
-  let high = numbers.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if ((numbers[middle] as number) <= bound) low = middle + 1;
-    else high = middle;
-  }
-  return numbers[low];
+  // Entries of one commit share their time and those of two never do, and every commit's head is signed. The times are
+  // of fixed width and zone, so text order is time order.
+  return pre.line.received < ended.line.received ? undefined : 'head';
 }
 
 /** What is wrong with what a verdict cites, however much that is: it has to be there before it, and be what it says. */

@@ -54,6 +54,14 @@ export {
   type UnverifiedReason,
   type ViolatedReason,
 } from './session-disposition.js';
+export {
+  deriveSession,
+  type RecorderCounts,
+  type SessionEntries,
+  type SessionFacts,
+  type SessionIssuer,
+  type VerdictCounts,
+} from './session-facts.js';
 export { type SinkStanding, Standing, type TokenStanding } from './standing.js';
 export {
   type Issuer,

@@ -1,4 +1,5 @@
 import type { Entry, SinkKind, TokenRole } from '@belay/envelope';
+import type { Label } from './call-authority.js';
 
 /** What an admin declared for a sink, from an entry of the log. */
 export interface SinkStanding {
@@ -21,27 +22,37 @@ export interface TokenStanding {
 }
 
 /**
- * Who may say what in a log, by its collector's own entries and by nothing that a sender wrote. What was declared
- * later does not change what an earlier line rests on.
+ * Who may say what in a log, and what auditors said, by its collector's own entries and by nothing that a sender wrote.
+ * What was declared later does not change what an earlier line rests on.
  */
 export class Standing {
   readonly #sinks = new Map<string, SinkStanding[]>();
   readonly #tokens = new Map<string, TokenStanding>();
+  readonly #labels = new Map<string, Label[]>();
 
   /** From entries of the log, in its order; those of senders say nothing here. */
-  constructor(entries: Iterable<Entry>) {
-    for (const entry of entries) {
-      if (entry.by !== 'collector') continue;
-      const { statement } = entry;
-      const { index } = entry.line;
-      if (statement.kind === 'sink.declared') {
-        const { sinkKind: kind, domain, fingerprint: key } = statement;
-        const before = this.#sinks.get(statement.sink) ?? [];
-        this.#sinks.set(statement.sink, [...before, { kind, domain, key, index }]);
-      } else if (statement.kind === 'token.issued') {
-        const { role, domain, by } = statement;
-        this.#tokens.set(statement.token, { role, domain, issuedBy: by, index });
-      }
+  constructor(entries: Iterable<Entry> = []) {
+    for (const entry of entries) this.apply(entry);
+  }
+
+  /** Takes in the next entry of the log. */
+  apply(entry: Entry): void {
+    if (entry.by !== 'collector') return;
+    const { statement } = entry;
+    const { index } = entry.line;
+    if (statement.kind === 'sink.declared') {
+      const { sinkKind: kind, domain, fingerprint: key } = statement;
+      const before = this.#sinks.get(statement.sink) ?? [];
+      before.push({ kind, domain, key, index });
+      this.#sinks.set(statement.sink, before);
+    } else if (statement.kind === 'token.issued') {
+      const { role, domain, by } = statement;
+      this.#tokens.set(statement.token, { role, domain, issuedBy: by, index });
+    } else if (statement.kind === 'label.set') {
+      const { session, call, says, by } = statement;
+      const before = this.#labels.get(session) ?? [];
+      before.push({ index, auditor: by, ...(call === undefined ? {} : { call }), says });
+      this.#labels.set(session, before);
     }
   }
 
@@ -52,5 +63,10 @@ export class Standing {
 
   token(token: string): TokenStanding | undefined {
     return this.#tokens.get(token);
+  }
+
+  /** What auditors said of a session and of its calls, in the first `size` entries. */
+  labels(session: string, size: number): readonly Label[] {
+    return (this.#labels.get(session) ?? []).filter(({ index }) => index < size);
   }
 }

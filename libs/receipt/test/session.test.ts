@@ -1,4 +1,5 @@
 import type { SeenCall, SessionStatement } from '@belay/coverage';
+import type { Entry } from '@belay/envelope';
 import {
   CALL_AUTHORITY_LEVELS,
   type CallAuthority,
@@ -102,13 +103,21 @@ class Session {
     const { log } = this;
     return judgeSession(coverage, {
       session: S,
-      entryAt: (index) => log.entries[index],
+      entryAt: (index) => this.entryAt(index),
       bytesAt: (index) => log.bytes[index],
       standing: new Standing(log.entries),
       verdicts: log.sent(),
       labels: this.labels,
-      heads: log.entries.map((_, size) => size + 1).filter((size) => !this.unsignedSizes.has(size)),
     });
+  }
+
+  /** An entry with the time of its commit, which it shares with those after it up to the next signed head. */
+  entryAt(index: number): Entry | undefined {
+    const entry = this.log.entries[index];
+    let last = index;
+    while (this.unsignedSizes.has(last + 1) && last + 1 < this.log.entries.length) last++;
+    const received = this.log.entries[last]?.line.received;
+    return entry && received ? { ...entry, line: { ...entry.line, received } } : entry;
   }
 }
 
@@ -303,7 +312,6 @@ describe('authority', () => {
       members: new Set(['proxy']),
       verdicts: [],
       labels: [],
-      heads: [],
     });
     expect(found.level).toBe('observed');
     expect(found.by.map((sayer) => 'sink' in sayer && sayer.sink)).toEqual(['proxy']);
@@ -720,7 +728,6 @@ describe('affirmed', () => {
         standing: new Standing(log.entries),
         verdicts: log.sent(),
         labels: [],
-        heads: log.entries.map((_, size) => size + 1),
       });
     },
     'a lost epoch': (session) => {
@@ -795,12 +802,11 @@ describe('affirmed', () => {
           const coverage = log.coverage(S);
           const { disposition, calls } = judgeSession(coverage, {
             session: S,
-            entryAt: (index) => (hidden.has(index) ? undefined : log.entries[index]),
+            entryAt: (index) => (hidden.has(index) ? undefined : session.entryAt(index)),
             bytesAt: (index) => (hidden.has(index) ? undefined : log.bytes[index]),
             standing: new Standing(log.entries),
             verdicts: log.sent(),
             labels: session.labels,
-            heads: log.entries.map((_, size) => size + 1).filter((size) => !session.unsignedSizes.has(size)),
           });
           outcomes.set(disposition.status, (outcomes.get(disposition.status) ?? 0) + 1);
           if (disposition.status !== 'affirmed') return;

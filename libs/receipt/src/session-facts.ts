@@ -1,0 +1,214 @@
+import { createHash } from 'node:crypto';
+import {
+  type AsOf,
+  formatStatement,
+  type LogCoverage,
+  type ProjectPolicy,
+  type SentEntry,
+  type SessionStatement,
+} from '@belay/coverage';
+import { type Entry, parseEntry, type SenderRole } from '@belay/envelope';
+import { leafHash } from '@belay/merkle';
+import {
+  CALL_AUTHORITY_LEVELS,
+  type CallAuthorityLevel,
+  type Replay,
+  type SessionEvidence,
+  verifierFault,
+} from './call-authority.js';
+import { type Judgement, judgeSession } from './session-disposition.js';
+import type { Standing } from './standing.js';
+
+/** Verdict lines by status, and causes by name. */
+export interface VerdictCounts {
+  readonly PASS: number;
+  readonly WARN: number;
+  readonly FAIL: number;
+  readonly UNVERIFIED: number;
+  readonly causes: Readonly<Record<string, number>>;
+}
+
+/** Who was given the token that lines of a session were sent with. */
+export interface SessionIssuer {
+  readonly token: string;
+  readonly role: SenderRole;
+  readonly domain?: string | undefined;
+  /** Identifier of the admin key, and the entry that says so. */
+  readonly issuedBy: string;
+  readonly index: number;
+}
+
+/** How the verifiers that ran calls again stand to who recorded them: counts of verdicts that hold. */
+export type RecorderCounts = Readonly<Record<Replay['recorder'], number>>;
+
+/** The entries that a session is judged by. */
+export interface SessionEntries {
+  /** Of the senders' entries that name the session and are below the size asked about: ascending. */
+  readonly indexes: Iterable<number>;
+  /** Bytes of an entry: any of these, and what they cite. Undefined for one that is not at hand. */
+  readonly at: (index: number) => Buffer | undefined;
+}
+
+/** All that a receipt of a session states, but for the log and the checkpoint it stands on. */
+export interface SessionFacts {
+  readonly session: string;
+  readonly statement: SessionStatement;
+  /** JCS of the statement, and its SHA-256 as `sha256:<hex>`. */
+  readonly statementBytes: Buffer;
+  readonly statementDigest: string;
+  readonly judgement: Judgement;
+  readonly policy: { readonly digest: string; readonly index: number; readonly document: ProjectPolicy };
+  /** Calls, each of those that can't be told apart counted. */
+  readonly calls: number;
+  readonly levels: Readonly<Record<CallAuthorityLevel, number>>;
+  readonly recorders: RecorderCounts;
+  readonly verdicts: VerdictCounts;
+  /** In the order of the tokens' first entries. */
+  readonly issuers: readonly SessionIssuer[];
+  /**
+   * Number of the entries that name the session, and SHA-256 (hex) over each one's index, 64 bits big-endian, and leaf
+   * hash, ascending.
+   */
+  readonly evidence: { readonly entries: number; readonly digest: string };
+}
+
+/**
+ * What a log shows of a session, as of the entries that `coverage` has taken in: total and pure. Whoever has the entries
+ * comes to the same facts, byte for byte; `asOf.time` is the only thing that is not in the log.
+ */
+export function deriveSession(
+  coverage: LogCoverage,
+  standing: Standing,
+  session: string,
+  asOf: AsOf,
+  entries: SessionEntries,
+): SessionFacts {
+  const calls: SentEntry[] = [];
+  const verdicts: SentEntry[] = [];
+  const issuers = new Map<string, SessionIssuer>();
+  const digest = createHash('sha256');
+  const position = Buffer.alloc(8);
+  let count = 0;
+  for (const index of entries.indexes) {
+    const bytes = entries.at(index);
+    if (bytes === undefined) continue;
+    position.writeBigUInt64BE(BigInt(index));
+    digest.update(position).update(leafHash(bytes));
+    count++;
+    const entry = parseEntry(bytes);
+    if (entry.by !== 'sender') continue;
+    const { kind } = entry.envelope;
+    if (kind === 'call' || kind === 'result') calls.push(slim(entry));
+    else if (kind === 'verdict') verdicts.push(entry);
+    const token = entry.line.token as string;
+    if (issuers.has(token)) continue;
+    const issued = standing.token(token);
+    if (issued === undefined) continue;
+    const { role, domain, issuedBy, index: at } = issued;
+    issuers.set(token, { token, role, ...(domain === undefined ? {} : { domain }), issuedBy, index: at });
+  }
+  const statement = coverage.sessionStatement(session, asOf, calls);
+  const statementBytes = formatStatement(statement);
+  const evidence: Omit<SessionEvidence, 'members'> = {
+    session,
+    entryAt: cachedEntries(entries.at, asOf.size),
+    bytesAt: (index) => (index < asOf.size ? entries.at(index) : undefined),
+    standing,
+    verdicts,
+    labels: standing.labels(session, asOf.size),
+  };
+  const judgement = judgeSession(statement, evidence);
+  const members = new Set(statement.members.map(({ sink }) => sink));
+  const policy = coverage.policyAt(coverage.beganAt(session));
+  return {
+    session,
+    statement,
+    statementBytes,
+    statementDigest: `sha256:${createHash('sha256').update(statementBytes).digest('hex')}`,
+    judgement,
+    policy: { digest: statement.policy, index: policy.index, document: policy.policy },
+    calls: judgement.calls.reduce((sum, { call }) => sum + call.identical, 0),
+    levels: levelsOf(judgement),
+    recorders: recordersOf(judgement),
+    verdicts: countVerdicts(
+      verdicts.filter(
+        (verdict) => members.has(verdict.envelope.sink) && verifierFault(verdict, standing) === undefined,
+      ),
+    ),
+    issuers: [...issuers.values()],
+    evidence: { entries: count, digest: digest.digest('hex') },
+  };
+}
+
+const NOTHING = Buffer.alloc(0);
+
+/** What pairing looks at; the rest of a line would be in memory for each of a session's calls. */
+function slim({ by, line, envelope }: SentEntry): SentEntry {
+  const { sink, kind, call, match, attrs, v, log, epoch, seq, time } = envelope;
+  const tool = attrs?.['tool'];
+  return {
+    by,
+    line,
+    body: NOTHING,
+    envelope: {
+      v,
+      log,
+      sink,
+      epoch,
+      seq,
+      kind,
+      time,
+      ...(call === undefined ? {} : { call }),
+      ...(match === undefined ? {} : { match }),
+      ...(tool === undefined ? {} : { attrs: { tool } }),
+    },
+  };
+}
+
+/** Judging asks for the same few entries several times in a row. */
+function cachedEntries(
+  at: (index: number) => Buffer | undefined,
+  size: number,
+): (index: number) => Entry | undefined {
+  const cache = new Map<number, Entry>();
+  return (index) => {
+    const known = cache.get(index);
+    if (known !== undefined) return known;
+    const bytes = index < size ? at(index) : undefined;
+    if (bytes === undefined) return undefined;
+    const entry = parseEntry(bytes);
+    if (cache.size >= 256) cache.clear();
+    cache.set(index, entry);
+    return entry;
+  };
+}
+
+function levelsOf({ calls }: Judgement): Record<CallAuthorityLevel, number> {
+  const levels = Object.fromEntries(CALL_AUTHORITY_LEVELS.map((level) => [level, 0])) as Record<
+    CallAuthorityLevel,
+    number
+  >;
+  for (const { call, authority } of calls) levels[authority.level] += call.identical;
+  return levels;
+}
+
+function recordersOf({ calls }: Judgement): RecorderCounts {
+  const recorders = { 'same domain': 0, 'other domain': 0, unknown: 0 };
+  for (const { authority } of calls) {
+    for (const sayer of authority.by) if (sayer.level === 'replayed') recorders[sayer.recorder]++;
+  }
+  return recorders;
+}
+
+function countVerdicts(verdicts: readonly SentEntry[]): VerdictCounts {
+  const counts = { PASS: 0, WARN: 0, FAIL: 0, UNVERIFIED: 0 };
+  const causes: Record<string, number> = {};
+  for (const { envelope } of verdicts) {
+    const { status, cause } = envelope.attrs ?? {};
+    if (typeof status !== 'string' || !Object.hasOwn(counts, status)) continue;
+    counts[status as keyof typeof counts]++;
+    if (typeof cause === 'string')
+      causes[cause] = (Object.hasOwn(causes, cause) ? (causes[cause] as number) : 0) + 1;
+  }
+  return { ...counts, causes };
+}
