@@ -3,14 +3,17 @@ import { MAX_ENVELOPE_BYTES } from './envelope.js';
 import { EnvelopeError } from './error.js';
 import {
   bool,
+  callName,
   hash,
   name,
   origin,
   pattern,
   positive,
+  sessionName,
   sha256,
   sinkName,
   time,
+  ulid,
   words,
   type Rule,
 } from './rules.js';
@@ -99,19 +102,70 @@ export interface PolicySet {
   readonly by: string;
 }
 
+/** What an auditor found out about a session, or about one call of it. The last one of an auditor counts. */
+export interface LabelSet {
+  readonly kind: 'label.set';
+  readonly v: 1;
+  readonly session: string;
+  /** As its envelopes have it; absent: the session as a whole. */
+  readonly call?: string | undefined;
+  readonly says: 'violated' | 'not_violated';
+  /** `aud_...` */
+  readonly by: string;
+}
+
+/** What coverage came to, the worst first (libs/coverage/FORMAT.md section 1). */
+export type StatedStatus = 'conflict' | 'gap' | 'unclosed' | 'silent' | 'open' | 'complete';
+
+/** That a coverage statement was made: its digest, and what it is about. Its bytes are kept beside the log. */
+export type CoverageStated = {
+  readonly kind: 'coverage.stated';
+  readonly v: 1;
+  /** `sha256:` digest of the statement's bytes. */
+  readonly statement: string;
+  /** Entries that it looked at: [0, size). Never more than stand before this entry. */
+  readonly size: number;
+  /** When it was made, by the clock of who made it; RFC 3339, UTC, three fractional digits. */
+  readonly time: string;
+  readonly status: StatedStatus;
+  /** Digest of the policy it was made by. */
+  readonly policy: string;
+} & (
+  | { readonly type: 'session'; readonly session: string }
+  | { readonly type: 'epoch'; readonly sink: string; readonly epoch: string }
+);
+
 export interface ReceiptIssued {
   readonly kind: 'receipt.issued';
   readonly v: 1;
   /** Digest of the receipt's bytes. */
   readonly receipt: string;
-  readonly scope: ReceiptScope;
+  readonly scope: IssuedScope;
   /** Size of the checkpoint the receipt stands on. */
   readonly asOf: number;
+  /** `sha256:` digest of the receipt of the same session or period that this one takes the place of. */
+  readonly supersedes?: string | undefined;
 }
 
+/** What a receipt is for. */
+export type IssuedScope = ReceiptScope | SessionScope | PeriodScope;
+
+/** Entries, by their place in the log. */
 export type ReceiptScope =
   | { readonly type: 'event'; readonly index: number }
   | { readonly type: 'range'; readonly first: number; readonly count: number };
+
+export interface SessionScope {
+  readonly type: 'session';
+  readonly session: string;
+}
+
+/** Sessions that began in [from, to); RFC 3339, UTC, three fractional digits. */
+export interface PeriodScope {
+  readonly type: 'period';
+  readonly from: string;
+  readonly to: string;
+}
 
 /** The body line of an entry the collector wrote itself. */
 export type CollectorBody =
@@ -122,6 +176,8 @@ export type CollectorBody =
   | AuditorRevoked
   | SinkDeclared
   | PolicySet
+  | LabelSet
+  | CoverageStated
   | ReceiptIssued;
 
 const id = (prefix: string): Rule =>
@@ -142,22 +198,26 @@ const policy: Rule = (value) =>
   sha256(value) === undefined || (typeof value === 'object' && value !== null && !Array.isArray(value))
     ? undefined
     : 'a policy: its digest, or an object';
+/** Exactly as the collector's line has its time, so that one moment has one text. */
+const moment: Rule = (value) =>
+  time(value) === undefined && /\.\d{3}Z$/.test(value as string)
+    ? undefined
+    : 'an RFC 3339 time in UTC with three fractional digits';
 const scope: Rule = (value) => {
   const members = value as Record<string, unknown> | null;
   if (typeof members === 'object' && members !== null) {
-    const keys = Object.keys(members).sort().join();
-    if (members['type'] === 'event' && keys === 'index,type' && natural(members['index']) === undefined)
-      return undefined;
+    const rules = SCOPES[String(members['type'])];
+    const keys = Object.keys(members);
     if (
-      members['type'] === 'range' &&
-      keys === 'count,first,type' &&
-      natural(members['first']) === undefined &&
-      positive(members['count']) === undefined
+      rules !== undefined &&
+      keys.length === Object.keys(rules).length + 1 &&
+      Object.entries(rules).every(([key, rule]) => rule(members[key]) === undefined)
     ) {
-      return undefined;
+      const { type, from, to } = members as { type: string; from: string; to: string };
+      if (type !== 'period' || from < to) return undefined;
     }
   }
-  return '{type: "event", index} or {type: "range", first, count}';
+  return 'one of {type: "event", index}, {type: "range", first, count}, {type: "session", session}, {type: "period", from, to}';
 };
 
 function listOf(rule: Rule, least: number, most: number, right: string): Rule {
@@ -170,9 +230,22 @@ function listOf(rule: Rule, least: number, most: number, right: string): Rule {
       : right;
 }
 
+const SCOPES: Readonly<Record<string, Readonly<Record<string, Rule>>>> = {
+  __proto__: null as never,
+  event: { index: natural },
+  range: { first: natural, count: positive },
+  session: { session: sessionName },
+  period: { from: moment, to: moment },
+};
+
 interface Shape {
   readonly required: Readonly<Record<string, Rule>>;
   readonly optional?: Readonly<Record<string, Rule>>;
+  /** Optional members that have to be there, and those that may not, given what the others say. */
+  readonly depends?: (value: Record<string, unknown>) => {
+    readonly required: readonly string[];
+    readonly refused: readonly string[];
+  };
 }
 
 const by = id('adm');
@@ -208,7 +281,33 @@ const SHAPES: Readonly<Record<CollectorBody['kind'], Shape>> = {
     },
   },
   'policy.set': { required: { policy, by } },
-  'receipt.issued': { required: { receipt: sha256, scope, asOf: natural } },
+  'label.set': {
+    required: { session: sessionName, says: words('violated', 'not_violated'), by: id('aud') },
+    optional: { call: callName },
+  },
+  'coverage.stated': {
+    required: {
+      type: words('session', 'epoch'),
+      statement: sha256,
+      size: natural,
+      time: moment,
+      status: words('conflict', 'gap', 'unclosed', 'silent', 'open', 'complete'),
+      policy: sha256,
+    },
+    optional: { session: sessionName, sink: sinkName, epoch: ulid },
+    depends: ({ type }) =>
+      type === 'session'
+        ? { required: ['session'], refused: ['sink', 'epoch'] }
+        : { required: ['sink', 'epoch'], refused: ['session'] },
+  },
+  'receipt.issued': {
+    required: { receipt: sha256, scope, asOf: natural },
+    optional: { supersedes: sha256 },
+    depends: ({ scope: of }) => {
+      const { type } = of as IssuedScope;
+      return { required: [], refused: type === 'event' || type === 'range' ? ['supersedes'] : [] };
+    },
+  },
 };
 
 /** The bytes of a statement: JCS, checked, one line without LF. Throws EnvelopeError. */
@@ -255,6 +354,15 @@ function check(value: Record<string, unknown>): CollectorBody {
     }
     const right = rule(member);
     if (right !== undefined) throw new EnvelopeError('bad_value', key, `${key} is ${right}`);
+  }
+  const { required, refused } = shape.depends?.(value) ?? { required: [], refused: [] };
+  for (const key of required) {
+    if (value[key] === undefined)
+      throw new EnvelopeError('missing_field', key, `${key} is required for this ${String(kind)}`);
+  }
+  for (const key of refused) {
+    if (value[key] !== undefined)
+      throw new EnvelopeError('unknown_field', key, `not a member of this ${String(kind)} statement`);
   }
   return value as unknown as CollectorBody;
 }

@@ -1,6 +1,17 @@
 import { attributesOf, extensionRule, type NamedKind } from './attributes.js';
 import { EnvelopeError } from './error.js';
-import { digest, origin, pattern, seq, sinkName, time, ulid, type Rule } from './rules.js';
+import {
+  callName,
+  digest,
+  origin,
+  pattern,
+  seq,
+  sessionName,
+  sinkName,
+  time,
+  ulid,
+  type Rule,
+} from './rules.js';
 import { parseStrictJson } from './strict-json.js';
 
 /** Bytes of an envelope line without its LF. */
@@ -44,14 +55,8 @@ const RULES: Readonly<Record<string, Rule>> = {
   kind: (value) => (typeof value === 'string' ? undefined : 'a string'),
   time,
   digest,
-  session: pattern(
-    /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/,
-    'a letter or digit, then up to 127 of A-Z a-z 0-9 . _ : -',
-  ),
-  call: pattern(
-    /^(?:weak:)?hmac-sha256:[0-9a-f]{64}$/,
-    '"hmac-sha256:" or "weak:hmac-sha256:" and 64 lowercase hex digits',
-  ),
+  session: sessionName,
+  call: callName,
   match: pattern(/^hmac-sha256:[0-9a-f]{64}$/, '"hmac-sha256:" and 64 lowercase hex digits'),
   attrs: (value) =>
     typeof value === 'object' && value !== null && !Array.isArray(value) ? undefined : 'an object',

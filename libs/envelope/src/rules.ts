@@ -24,6 +24,14 @@ export const sinkName = pattern(
   /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/,
   "a sink's name: a letter or digit, then up to 63 of A-Z a-z 0-9 . _ -",
 );
+export const sessionName = pattern(
+  /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/,
+  'a letter or digit, then up to 127 of A-Z a-z 0-9 . _ : -',
+);
+export const callName = pattern(
+  /^(?:weak:)?hmac-sha256:[0-9a-f]{64}$/,
+  '"hmac-sha256:" or "weak:hmac-sha256:" and 64 lowercase hex digits',
+);
 export const digest = pattern(DIGEST, '"sha256:" or "hmac-sha256:" and 64 lowercase hex digits');
 export const sha256 = pattern(/^sha256:[0-9a-f]{64}$/, '"sha256:" and 64 lowercase hex digits');
 export const name = pattern(NAME, '1-128 of A-Z a-z 0-9 . _ @ / : + -');
