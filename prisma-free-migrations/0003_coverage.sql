@@ -79,6 +79,9 @@ create table sessions (
   -- Counts and kinds for lists: {calls, verdicts: {PASS, WARN, FAIL, UNVERIFIED}, kinds, levels}.
   summary     jsonb,
   receipt     text,
+  -- Of the statement that was written to the log last, by its entry.
+  stated_index  bigint,
+  stated_digest bytea,
   -- Entries since the last evaluation; null: none. The time is when the first of them was seen.
   dirty       timestamptz,
   due         timestamptz,
@@ -96,6 +99,19 @@ create table session_runs (
   last    bigint not null,
   primary key (log, session, first)
 );
+
+-- Which lines of an epoch may be a session's, [first, last): whom a change of the epoch concerns. A session that is not
+-- closed in it ends with 2^53 - 1.
+create table session_epochs (
+  log     bigint not null,
+  sink    text not null,
+  epoch   text not null,
+  session text not null,
+  first   bigint not null,
+  last    bigint not null,
+  primary key (log, sink, epoch, session)
+) with (fillfactor = 50);
+create index session_epochs_last on session_epochs (log, sink, epoch, last);
 
 alter table receipts add column disposition text;
 create index receipts_scope on receipts (log, scope, as_of desc);
@@ -160,6 +176,7 @@ grant select (id, log, url, events, by, created, removed) on webhooks to belay_g
 grant select on webhooks to belay_worker;
 grant insert on policies, labels, statements to belay_collector;
 grant update (closed) on epochs to belay_collector;
+grant select, insert, update, delete on session_epochs to belay_worker;
 grant insert, update, delete on reconciled, epoch_states, sink_states, sessions, session_runs to belay_worker;
 grant insert on jobs to belay_gateway;
 grant update (cancel) on jobs to belay_gateway;
