@@ -1,6 +1,6 @@
-import type { CollectorApi, CollectorFault, Outcome } from '@belay/contracts';
+import type { CollectorFault, Outcome } from '@belay/contracts';
 import type { Problem } from '@belay/contracts/http';
-import { createGateway, type Gateway, GATEWAY_DEFAULTS } from '@belay/gateway';
+import { createGateway, type Gateway, GATEWAY_DEFAULTS, type GatewayParts } from '@belay/gateway';
 import { gzipSync } from 'node:zlib';
 import request from 'supertest';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -17,16 +17,17 @@ let parts: Parts;
 let gateway: Gateway;
 let tenant: Tenant;
 
+type Collector = GatewayParts['collector'];
+
 /** Passes on to the real collector, unless a test says otherwise. */
-class Switch implements CollectorApi {
+class Switch implements Collector {
   before: () => Promise<void> = () => Promise.resolve();
   fault: CollectorFault | undefined;
   waiting = 0;
 
-  append: CollectorApi['append'] = (append) => this.#through(() => parts.collector.service.append(append));
-  change: CollectorApi['change'] = (change) => this.#through(() => parts.collector.service.change(change));
-  checkpoint: CollectorApi['checkpoint'] = (log) => parts.collector.service.checkpoint(log);
-  receipt: CollectorApi['receipt'] = (receipt) =>
+  append: Collector['append'] = (append) => this.#through(() => parts.collector.service.append(append));
+  change: Collector['change'] = (change) => this.#through(() => parts.collector.service.change(change));
+  receipt: Collector['receipt'] = (receipt) =>
     this.#through(() => parts.collector.service.receipt(receipt));
 
   async #through<T>(work: () => Promise<Outcome<T>>): Promise<Outcome<T>> {

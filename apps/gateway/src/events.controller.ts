@@ -1,6 +1,7 @@
 import { Controller, Get, HttpCode, Inject, Param, Post, Query, Req } from '@nestjs/common';
 import { ApiTags } from '@nestjs/swagger';
-import type { Ack, CollectorApi } from '@belay/contracts';
+import type { Ack } from '@belay/contracts';
+import type { Collector } from './collector.js';
 import { ack, type EventList, eventList } from '@belay/contracts/http';
 import type { Reader } from '@belay/db';
 import { isUlid } from '@belay/envelope';
@@ -25,7 +26,7 @@ export const NDJSON = ['application/x-ndjson', 'application/ndjson', 'applicatio
 @ApiTags('events')
 @Controller('v1/projects')
 export class EventsController {
-  readonly #collector: CollectorApi;
+  readonly #collector: Collector;
   readonly #reader: Reader;
   readonly #places: Places;
   readonly #admission: Admission;
@@ -33,7 +34,7 @@ export class EventsController {
   readonly #pace: Pace;
 
   constructor(
-    @Inject(COLLECTOR) collector: CollectorApi,
+    @Inject(COLLECTOR) collector: Collector,
     @Inject(READER) reader: Reader,
     @Inject(PLACES) places: Places,
     @Inject(ADMISSION) admission: Admission,

@@ -2,7 +2,7 @@ import 'reflect-metadata';
 import { type DynamicModule, Module } from '@nestjs/common';
 import { APP_FILTER, APP_GUARD, NestFactory } from '@nestjs/core';
 import { FastifyAdapter, type NestFastifyApplication } from '@nestjs/platform-fastify';
-import type { CollectorApi } from '@belay/contracts';
+import type { Collector } from './collector.js';
 import type { Reader } from '@belay/db';
 import type { ConnectionError, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { randomBytes } from 'node:crypto';
@@ -40,7 +40,7 @@ const REQUEST_TIMEOUT_MS = 60_000;
 /** What a gateway is made of. The collector may be in this process or at the other end of NATS. */
 export interface GatewayParts {
   readonly config: GatewayConfig;
-  readonly collector: CollectorApi;
+  readonly collector: Collector;
   readonly reader: Reader;
   readonly log: Logger;
   readonly source: Source;

@@ -4,8 +4,6 @@ import type {
   AppendRequest,
   Change,
   ChangeReply,
-  CheckpointReply,
-  CollectorApi,
   CollectorFault,
   Outcome,
   ReceiptReply,
@@ -15,7 +13,6 @@ import {
   decodeOutcome,
   encodeAppend,
   encodeChange,
-  encodeCheckpoint,
   encodeReceipt,
   MAX_FRAME_BYTES,
   type NatsServers,
@@ -25,6 +22,7 @@ import {
 import type { Msg, NatsConnection } from '@nats-io/transport-node';
 import { firstValueFrom, map, merge, Subject, timeout } from 'rxjs';
 import type { Logger } from 'pino';
+import type { Collector } from './collector.js';
 
 export interface NatsOptions {
   readonly nats: NatsServers;
@@ -37,7 +35,7 @@ export interface NatsOptions {
  * An answer that does not come is `unavailable`; whether the request was carried out is then unknown, which is what
  * retries and duplicates are for.
  */
-export class NatsCollector implements CollectorApi {
+export class NatsCollector implements Collector {
   readonly #client: ClientNats;
   readonly #timeoutMs: number;
   readonly #log: Logger;
@@ -83,10 +81,6 @@ export class NatsCollector implements CollectorApi {
 
   change(change: Change): Promise<Outcome<ChangeReply>> {
     return this.#ask(SUBJECTS.change, encodeChange(change), decodeChangeOutcome);
-  }
-
-  checkpoint(log: string): Promise<Outcome<CheckpointReply>> {
-    return this.#ask(SUBJECTS.checkpoint, encodeCheckpoint(log), decodeOutcome<CheckpointReply>);
   }
 
   receipt(request: ReceiptRequest): Promise<Outcome<ReceiptReply>> {

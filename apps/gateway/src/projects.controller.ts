@@ -1,6 +1,6 @@
 import { Body, Controller, Delete, Get, HttpCode, Inject, Param, Post, Put, Query } from '@nestjs/common';
 import { ApiTags } from '@nestjs/swagger';
-import { type Change, type ChangeReply, type CollectorApi, isIdentifier } from '@belay/contracts';
+import { type Change, type ChangeReply, isIdentifier } from '@belay/contracts';
 import {
   type AuditorIssued,
   auditorIssued,
@@ -24,9 +24,11 @@ import {
   type TokenList,
   tokenList,
 } from '@belay/contracts/http';
+import { policyDigest, readPolicy } from '@belay/coverage';
 import type { Reader } from '@belay/db';
 import type { z } from 'zod';
 import type { Admin } from './access.js';
+import type { Collector } from './collector.js';
 import { Allow, Who } from './guard.js';
 import { SINK } from './intake.js';
 import type { Issuer } from './issue.js';
@@ -46,13 +48,13 @@ const paging = {
 @ApiTags('projects')
 @Controller('v1/projects')
 export class ProjectsController {
-  readonly #collector: CollectorApi;
+  readonly #collector: Collector;
   readonly #reader: Reader;
   readonly #places: Places;
   readonly #issuer: Issuer;
 
   constructor(
-    @Inject(COLLECTOR) collector: CollectorApi,
+    @Inject(COLLECTOR) collector: Collector,
     @Inject(READER) reader: Reader,
     @Inject(PLACES) places: Places,
     @Inject(ISSUER) issuer: Issuer,
@@ -308,21 +310,27 @@ export class ProjectsController {
   @Put(':project/policy')
   @Allow('admin')
   @HttpCode(200)
-  @Describe({ summary: 'Set who may read the log', params: project, body: setPolicyBody, answer: policySet })
+  @Describe({
+    summary: 'Set the policy, whole: a member that is absent gets its default',
+    params: project,
+    body: setPolicyBody,
+    answer: policySet,
+  })
   async setPolicy(
     @Who() admin: Admin,
     @Param('project') id: string,
     @Body(new Checked(setPolicyBody)) body: z.output<typeof setPolicyBody>,
   ): Promise<PolicySet> {
     const log = await this.#places.projectOf(admin, id);
+    const policy = readPolicy(body);
     const { index } = await this.#change({
       kind: 'policy.set',
       tenant: admin.tenant,
       by: admin.id,
       project: log.project,
-      public: body.public,
+      policy,
     });
-    return { public: body.public, index };
+    return { policy, digest: policyDigest(policy), index };
   }
 
   async #change(change: Change): Promise<ChangeReply & { index: number }> {

@@ -1,12 +1,13 @@
 import { Controller, Get, Headers, Inject, Param, Query, Res } from '@nestjs/common';
 import { ApiTags } from '@nestjs/swagger';
-import { type CollectorApi, isIdentifier, type ReceiptScope } from '@belay/contracts';
+import { isIdentifier, type ReceiptScope } from '@belay/contracts';
 import type { LogRow, Reader } from '@belay/db';
 import { inclusionPlan } from '@belay/merkle';
 import { formatTlogProof } from '@belay/receipt';
 import type { FastifyReply } from 'fastify';
 import { type Accepted, accepted, DSSE, TLOG_PROOF } from './accept.js';
 import type { Auditor } from './access.js';
+import type { Collector } from './collector.js';
 import type { GatewayConfig } from './config.js';
 import { Allow, Who } from './guard.js';
 import { parseIndex } from './page.js';
@@ -22,7 +23,7 @@ const accept = { Accept: `\`${DSSE}\` (default) or, for one event, \`${TLOG_PROO
 @ApiTags('receipts')
 @Controller('v1')
 export class ReceiptsController {
-  readonly #collector: CollectorApi;
+  readonly #collector: Collector;
   readonly #reader: Reader;
   readonly #places: Places;
   readonly #maxEntries: number;
@@ -32,7 +33,7 @@ export class ReceiptsController {
   readonly #fetching = new Turnstile(4, 32);
 
   constructor(
-    @Inject(COLLECTOR) collector: CollectorApi,
+    @Inject(COLLECTOR) collector: Collector,
     @Inject(READER) reader: Reader,
     @Inject(PLACES) places: Places,
     @Inject(CONFIG) { maxReceiptEntries }: GatewayConfig,

@@ -1,6 +1,6 @@
 import { Body, Controller, Inject, Post } from '@nestjs/common';
 import { ApiTags } from '@nestjs/swagger';
-import type { CollectorApi } from '@belay/contracts';
+import type { Collector } from './collector.js';
 import { createTenantBody, type TenantCreated, tenantCreated } from '@belay/contracts/http';
 import type { z } from 'zod';
 import type { Operator } from './access.js';
@@ -13,10 +13,10 @@ import { COLLECTOR, ISSUER } from './tokens.js';
 @ApiTags('tenants')
 @Controller('v1/tenants')
 export class TenantsController {
-  readonly #collector: CollectorApi;
+  readonly #collector: Collector;
   readonly #issuer: Issuer;
 
-  constructor(@Inject(COLLECTOR) collector: CollectorApi, @Inject(ISSUER) issuer: Issuer) {
+  constructor(@Inject(COLLECTOR) collector: Collector, @Inject(ISSUER) issuer: Issuer) {
     this.#collector = collector;
     this.#issuer = issuer;
   }

@@ -1,5 +1,5 @@
 /** Injection tokens. Classes are wired by these and `useFactory`, so none has to know the framework. */
-export const COLLECTOR = Symbol('CollectorApi');
+export const COLLECTOR = Symbol('Collector');
 export const READER = Symbol('Reader');
 export const PLACES = Symbol('Places');
 export const ISSUER = Symbol('Issuer');

@@ -1,3 +1,5 @@
+import { COVERAGE_STATUSES, type CoverageStatement, type ProjectPolicy } from '@belay/coverage';
+import { CALL_AUTHORITY_LEVELS, SESSION_DISPOSITIONS } from '@belay/receipt';
 import { z } from 'zod';
 
 /**
@@ -101,8 +103,253 @@ export const sinkDeclared = z.object({
   index,
 });
 
-export const setPolicyBody = z.strictObject({ public: z.boolean() });
-export const policySet = z.object({ public: z.boolean(), index });
+const word64 = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, '1-64 of A-Z a-z 0-9 . _ -');
+const sessionName = z
+  .string()
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/, 'a session name: 1-128 of A-Z a-z 0-9 . _ : -');
+const callName = z
+  .string()
+  .regex(/^(?:weak:)?hmac-sha256:[0-9a-f]{64}$/, 'a call, hmac-sha256:<64 hex digits>');
+const digest = z.string().regex(/^sha256:[0-9a-f]{64}$/, 'sha256:<64 hex digits>');
+const seconds = (least: number, most: number) => z.number().int().min(least).max(most);
+const YEAR = 366 * 86_400;
+
+const sessionRule = z.strictObject({
+  kind: word64,
+  opens: z.array(sinkName).min(1).max(64).meta({
+    description: 'A session is of this kind when one of these sinks opened it.',
+  }),
+  required: z.array(sinkName).max(64).meta({ description: 'Without each of these it is incomplete.' }),
+  members: z
+    .array(sinkName)
+    .max(64)
+    .optional()
+    .meta({ description: 'What counts beside them when it speaks; absent: every declared sink.' }),
+});
+/** The whole policy: a member that is absent gets its default (libs/coverage/FORMAT.md section 6). */
+export const setPolicyBody = z
+  .strictObject({
+    v: z.literal(1),
+    public: z.boolean().meta({ description: 'Default false.' }),
+    sessions: z
+      .array(sessionRule)
+      .max(64)
+      .meta({ description: 'At most one rule of a kind. Default: none.' }),
+    heartbeat: seconds(0, 86_400).meta({
+      description:
+        'Seconds after which an open sink that says nothing is silent; 0: none is expected. Default 60.',
+    }),
+    lateness: seconds(0, YEAR).meta({ description: 'Seconds that lines may be under way. Default 120.' }),
+    closeTimeout: seconds(1, YEAR).meta({
+      description: 'Seconds after its last line when an epoch without a close counts as gone. Default 3600.',
+    }),
+    retention: z
+      .number()
+      .int()
+      .min(1)
+      .max(36_600)
+      .meta({ description: 'Days that entries are kept; absent: for ever.' }),
+    attrs: z
+      .enum(['minimal', 'strict'])
+      .meta({ description: 'What names sinks may send in `attrs`. Default minimal.' }),
+  })
+  .partial()
+  .refine(({ sessions = [] }) => new Set(sessions.map(({ kind }) => kind)).size === sessions.length, {
+    path: ['sessions'],
+    message: 'at most one rule of a kind',
+  });
+const policyDocument = z.object({
+  v: z.literal(1),
+  public: z.boolean(),
+  sessions: z.array(sessionRule),
+  heartbeat: z.number(),
+  lateness: z.number(),
+  closeTimeout: z.number(),
+  retention: z.number().optional(),
+  attrs: z.enum(['minimal', 'strict']),
+});
+const policyFields = {
+  policy: policyDocument,
+  digest: digest.meta({ description: 'Of the policy; receipts name the one in force by it.' }),
+  index: index.meta({ description: 'Index of the entry that set it.' }),
+};
+export const policySet = z.object(policyFields);
+
+export const setLabelBody = z.strictObject({
+  session: sessionName,
+  call: callName.optional().meta({ description: 'Absent: of the session as a whole.' }),
+  says: z.enum(['violated', 'not_violated']),
+});
+export const labelSet = z.object({ index });
+export const labelList = z.object({
+  labels: z.array(
+    z.object({
+      index,
+      session: z.string(),
+      call: z.string().optional(),
+      says: z.enum(['violated', 'not_violated']),
+      by: z.string().meta({ description: 'The auditor key, `aud_...`.' }),
+    }),
+  ),
+  next,
+});
+
+const coverageStatus = z.enum(COVERAGE_STATUSES);
+const disposition = z.enum(SESSION_DISPOSITIONS);
+/** What an answer about sessions was looked at for: they are reconciled a moment after they are received. */
+const looked = {
+  log: z.string(),
+  size: index.meta({ description: 'Entries the log had when this was read.' }),
+  reconciled: index.meta({ description: 'Entries of them that are in this answer: [0, reconciled).' }),
+};
+const sessionFields = {
+  session: z.string(),
+  kinds: z.array(z.string()).meta({ description: 'Of the rules of the policy that it falls under.' }),
+  began: z.string().meta({ description: 'When its first line was received.' }),
+  beganIndex: index,
+  last: z.string().meta({ description: 'When its last line was received.' }),
+  lastIndex: index,
+  closed: z.boolean(),
+  coverage: coverageStatus.optional().meta({ description: 'Absent until it was looked at.' }),
+  disposition: disposition.optional(),
+  settled: z.boolean().meta({
+    description:
+      'It has a receipt, which is not `open`, and nothing that came after it waits to be looked at.',
+  }),
+  calls: z.number(),
+  verdicts: z.object({ PASS: z.number(), WARN: z.number(), FAIL: z.number(), UNVERIFIED: z.number() }),
+  levels: z
+    .partialRecord(z.enum(CALL_AUTHORITY_LEVELS), z.number())
+    .optional()
+    .meta({ description: 'Calls by what they rest on.' }),
+  receipt: z
+    .object({ id: z.string(), digest, asOf: index })
+    .optional()
+    .meta({ description: 'The last one.' }),
+};
+export const sessionListed = z.object(sessionFields);
+export const sessionList = z.object({ ...looked, sessions: z.array(sessionListed), next });
+export const sessionDetail = z.object({
+  ...looked,
+  ...sessionFields,
+  statement: digest.optional().meta({ description: 'Of the last coverage statement that the log names.' }),
+  receipts: z
+    .array(
+      z.object({
+        id: z.string(),
+        digest,
+        asOf: index,
+        index: index.meta({ description: 'Index of the entry that says it was issued.' }),
+        created: z.string(),
+        disposition: disposition.optional(),
+        supersedes: digest.optional(),
+      }),
+    )
+    .meta({ description: 'The last first, at most 100.' }),
+});
+
+/** A statement as libs/coverage/FORMAT.md has it; `type` says which one. */
+const coverageStatement = z.looseObject({
+  v: z.literal(1),
+  type: z.enum(['epoch', 'sink', 'session']),
+  log: z.string(),
+  asOf: z.object({ size: index, time: z.string() }),
+  policy: digest,
+  status: coverageStatus,
+});
+export const coverageReply = z.object({ ...looked, statements: z.array(coverageStatement), next });
+
+const period = z.strictObject({ from: time, to: time });
+const NOTHING = { from: '1970-01-01T00:00:00Z', to: '9999-01-01T00:00:00Z' };
+export const createExportBody = z
+  .strictObject({
+    period: period
+      .optional()
+      .meta({ description: 'Half open. Only sessions that began in it. Not together with `sessions`.' }),
+    sessions: z
+      .array(sessionName)
+      .min(1)
+      .max(1000)
+      .optional()
+      .meta({ description: 'Only these. Without this and `period`: the whole log.' }),
+    oscal: z.boolean().optional().meta({ description: 'With OSCAL assessment results.' }),
+  })
+  .refine(({ period: { from, to } = NOTHING }) => Date.parse(from) < Date.parse(to), {
+    path: ['period', 'to'],
+    message: 'later than period.from',
+  })
+  .refine(({ period: asked, sessions }) => asked === undefined || sessions === undefined, {
+    path: ['sessions'],
+    message: 'either a period or sessions',
+  });
+export const EXPORT_STATES = ['queued', 'running', 'done', 'failed', 'cancelled'] as const;
+export const exportJob = z.object({
+  id: z.string(),
+  state: z.enum(EXPORT_STATES),
+  phase: z.string().optional().meta({ description: 'What it is at, in a word.' }),
+  done: z.number(),
+  total: z
+    .number()
+    .optional()
+    .meta({ description: 'What `done` counts up to in this phase, once that is known.' }),
+  request: z.object({
+    period: z.object({ from: z.string(), to: z.string() }).optional(),
+    sessions: z.array(z.string()).optional(),
+    oscal: z.boolean().optional(),
+  }),
+  bytes: z.number().optional(),
+  sha256: z.string().optional().meta({ description: 'Of the file, hex.' }),
+  error: z.string().optional(),
+  by: z.string(),
+  created: z.string(),
+  finished: z.string().optional(),
+});
+export const exportList = z.object({ exports: z.array(exportJob), next });
+
+export const WEBHOOK_EVENTS = [
+  'session.settled',
+  'session.contested',
+  'session.violated',
+  'session.incomplete',
+] as const;
+export const createWebhookBody = z.strictObject({
+  url: z.string().min(1).max(2048),
+  events: z.array(z.enum(WEBHOOK_EVENTS)).min(1).max(WEBHOOK_EVENTS.length),
+});
+const webhookFields = {
+  id: z.string(),
+  url: z.string(),
+  events: z.array(z.enum(WEBHOOK_EVENTS)),
+  by: z.string(),
+  created: z.string(),
+};
+export const webhookCreated = z.object({
+  ...webhookFields,
+  secret: z.string().meta({
+    description:
+      'Shown once. `whsec_` and the base64 of 24 bytes, which are the key of the HMAC (Standard Webhooks).',
+  }),
+});
+export const webhookList = z.object({ webhooks: z.array(z.object(webhookFields)), next });
+export const webhookRemoved = z.object({ id: z.string() });
+export const deliveryList = z.object({
+  deliveries: z
+    .array(
+      z.object({
+        id: z.string().meta({ description: 'The `webhook-id` it is sent with, every time.' }),
+        event: z.enum(WEBHOOK_EVENTS),
+        body: z.string(),
+        attempts: z.number(),
+        status: z.number().optional().meta({ description: 'HTTP status of the last attempt.' }),
+        error: z.string().optional(),
+        created: z.string(),
+        due: z.string().optional().meta({ description: 'When it is tried next; absent: done or given up.' }),
+        delivered: z.string().optional(),
+      }),
+    )
+    .meta({ description: 'The last first.' }),
+  next,
+});
 
 const rangeHashes = z.object({ left: z.array(z.string()), right: z.array(z.string()) });
 export const lineRefusal = z.object({
@@ -220,7 +467,10 @@ export const PROBLEM_CODES = [
   'not_found',
   'method_not_allowed',
   'exists',
+  'too_many',
   'head_ahead',
+  'range_not_satisfiable',
+  'gone',
   // Who asks.
   'unauthenticated',
   'forbidden',
@@ -262,7 +512,22 @@ export type AuditorIssued = z.infer<typeof auditorIssued>;
 export type AuditorList = z.infer<typeof auditorList>;
 export type Revoked = z.infer<typeof revoked>;
 export type SinkDeclared = z.infer<typeof sinkDeclared>;
-export type PolicySet = z.infer<typeof policySet>;
+export type PolicySet = Omit<z.infer<typeof policySet>, 'policy'> & { readonly policy: ProjectPolicy };
+export type LabelSet = z.infer<typeof labelSet>;
+export type LabelList = z.infer<typeof labelList>;
+export type SessionListed = z.infer<typeof sessionListed>;
+export type SessionList = z.infer<typeof sessionList>;
+export type SessionDetail = z.infer<typeof sessionDetail>;
+export type CoverageReply = Omit<z.infer<typeof coverageReply>, 'statements'> & {
+  readonly statements: readonly CoverageStatement[];
+};
+export type ExportRequest = z.infer<typeof createExportBody>;
+export type ExportJob = z.infer<typeof exportJob>;
+export type ExportList = z.infer<typeof exportList>;
+export type WebhookCreated = z.infer<typeof webhookCreated>;
+export type WebhookList = z.infer<typeof webhookList>;
+export type WebhookRemoved = z.infer<typeof webhookRemoved>;
+export type DeliveryList = z.infer<typeof deliveryList>;
 export type EventList = z.infer<typeof eventList>;
 export type InclusionProofReply = z.infer<typeof inclusionProof>;
 export type ConsistencyProofReply = z.infer<typeof consistencyProof>;

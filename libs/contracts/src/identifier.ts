@@ -1,5 +1,9 @@
-/** Prefix of an identifier: operator, admin key, append token, auditor key, tenant, project, log, receipt. */
-export type Identifier = 'opr' | 'adm' | 'tok' | 'aud' | 'ten' | 'prj' | 'log' | 'rcp';
+/**
+ * Prefix of an identifier: operator, admin key, append token, auditor key, tenant, project, log, receipt, export, other
+ * job, webhook, delivery.
+ */
+export type Identifier =
+  'opr' | 'adm' | 'tok' | 'aud' | 'ten' | 'prj' | 'log' | 'rcp' | 'exp' | 'job' | 'whk' | 'dlv';
 
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 const ULID = /^[0-7][0-9a-hjkmnp-tv-z]{25}$/;
