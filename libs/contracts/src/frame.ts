@@ -1,3 +1,7 @@
+import { promisify } from 'node:util';
+import { deflate, inflate } from 'node:zlib';
+import { CoverageError, type ProjectPolicy, readPolicy } from '@belay/coverage';
+import { type CoverageStated, EnvelopeError, formatCollectorBody, parseCollectorBody } from '@belay/envelope';
 import type {
   Ack,
   AppendRequest,
@@ -5,10 +9,14 @@ import type {
   ChangeReply,
   CheckpointReply,
   CollectorFault,
+  ExportReply,
+  IssueReply,
   LineRefusal,
   Outcome,
   ReceiptReply,
   ReceiptScope,
+  RecordReply,
+  StatementRecord,
 } from './rpc.js';
 
 export { type NatsServers, parseNatsUrl } from './nats-url.js';
@@ -19,7 +27,11 @@ export { type NatsServers, parseNatsUrl } from './nats-url.js';
  *
  * Append frame: u32 big-endian length of the header, header (JSON), then the lines as received, back to back.
  * `header.lengths` cuts them. Lines are never put into JSON: they may be 4 MiB a request, and what is hashed are
- * exactly these bytes. All other frames are JSON, binary members as base64.
+ * exactly these bytes.
+ *
+ * Record frame: the same, with the statements deflated (RFC 1950) as one stream: they are mostly the names of members,
+ * and the largest are longer than what NATS carries. Payload frame (issue, export): the same, with the payload as it is.
+ * All other frames are JSON, binary members as base64.
  *
  * Both ends are ours and of one trust domain, yet a frame is read strictly: who can publish on the collector's
  * subjects is believed about who sent a line, but must not be able to make the collector fall over.
@@ -29,6 +41,9 @@ export const SUBJECTS = {
   change: 'belay.collector.change',
   checkpoint: 'belay.collector.checkpoint',
   receipt: 'belay.collector.receipt',
+  record: 'belay.collector.record',
+  issue: 'belay.collector.issue',
+  signExport: 'belay.collector.export',
 } as const;
 
 /** Non-empty lines of one request. */
@@ -37,6 +52,12 @@ export const MAX_REQUEST_LINES = 2000;
 export const MAX_BODY_BYTES = 4 * 1024 * 1024;
 /** No frame is longer: NATS' `max_payload` has to be at least this. */
 export const MAX_FRAME_BYTES = 6 * 1024 * 1024;
+/** Statements of one request. */
+export const MAX_RECORD_STATEMENTS = 1000;
+/** Bytes of one statement, and of all statements of one request. */
+export const MAX_RECORD_BYTES = 16 * 1024 * 1024;
+/** Bytes of the in-toto statement of a receipt or an export: signed and in base64 it still has to fit a frame. */
+export const MAX_PAYLOAD_BYTES = 4 * 1024 * 1024;
 const MAX_HEADER_BYTES = 1024 * 1024;
 
 /** A frame that no version of ours makes. */
@@ -73,30 +94,16 @@ export function encodeAppend(request: AppendRequest): Buffer {
     ...(request.signature && { signature: request.signature.toString('base64') }),
     ...(request.head !== undefined && { head: request.head }),
   };
-  const head = Buffer.from(JSON.stringify(header));
-  const length = Buffer.alloc(4);
-  length.writeUInt32BE(head.length);
-  return Buffer.concat([length, head, ...request.lines]);
+  return headed(header, request.lines);
 }
 
 /** Lines are views into `frame`, which must not be written to afterwards. Throws FrameError. */
 export function decodeAppend(frame: Buffer): AppendRequest {
-  if (frame.length > MAX_FRAME_BYTES) throw new FrameError('frame too long');
-  if (frame.length < 4) throw new FrameError('frame too short');
-  const headerEnd = 4 + frame.readUInt32BE(0);
-  if (headerEnd > frame.length || headerEnd > 4 + MAX_HEADER_BYTES) throw new FrameError('header too long');
-  const header = object(frame.subarray(4, headerEnd));
-  if (header['v'] !== 1) throw new FrameError('unknown frame version');
+  const { header, rest } = beheaded(frame);
   const lengths = array(header['lengths'], 'lengths').map((length) => count(length, 'lengths'));
   const seqs = array(header['seqs'], 'seqs').map((seq) => (seq === null ? null : count(seq, 'seqs')));
   if (seqs.length !== lengths.length) throw new FrameError('seqs and lengths differ');
-  const lines: Buffer[] = [];
-  let at = headerEnd;
-  for (const length of lengths) {
-    if (length > frame.length - at) throw new FrameError('lines run past the frame');
-    lines.push(frame.subarray(at, (at += length)));
-  }
-  if (at !== frame.length) throw new FrameError('bytes after the last line');
+  const lines = cut(rest, lengths, 'lines');
   const signature = header['signature'] === undefined ? undefined : base64(header['signature'], 'signature');
   if (signature && signature.length !== 64) throw new FrameError('a signature is 64 bytes');
   return {
@@ -121,8 +128,21 @@ export function decodeChange(frame: Buffer): Change {
   const json = object(frame);
   if (json['v'] !== 1) throw new FrameError('unknown frame version');
   const by = text(json['by'], 'by');
-  const tenant = text(json['tenant'], 'tenant');
   const kind = json['kind'];
+  if (kind === 'label.set') {
+    const says = json['says'];
+    if (says !== 'violated' && says !== 'not_violated') throw new FrameError('says is none');
+    return {
+      kind,
+      by,
+      project: text(json['project'], 'project'),
+      session: text(json['session'], 'session'),
+      says,
+      ...(json['tenant'] !== undefined && { tenant: text(json['tenant'], 'tenant') }),
+      ...(json['call'] !== undefined && { call: text(json['call'], 'call') }),
+    };
+  }
+  const tenant = text(json['tenant'], 'tenant');
   if (kind === 'tenant.create') {
     return {
       kind,
@@ -185,7 +205,7 @@ export function decodeChange(frame: Buffer): Change {
         ...(json['heartbeat'] !== undefined && { heartbeat: count(json['heartbeat'], 'heartbeat') }),
       };
     case 'policy.set':
-      return { kind, ...placed, public: boolean(json['public'], 'public') };
+      return { kind, ...placed, policy: policy(json['policy']) };
     default:
       throw new FrameError('unknown kind of change');
   }
@@ -224,16 +244,86 @@ export function decodeReceipt(frame: Buffer): ReceiptRequest {
   };
 }
 
-export function encodeOutcome(outcome: Outcome<Ack | ChangeReply | CheckpointReply | ReceiptReply>): Buffer {
+export interface RecordRequest {
+  readonly project: string;
+  readonly statements: readonly StatementRecord[];
+}
+
+/** Throws FrameError when it is more than one request may be, or would not fit a frame. */
+export async function encodeRecord({ project, statements }: RecordRequest): Promise<Buffer> {
+  const all = Buffer.concat(statements.map(({ bytes }) => bytes));
+  if (statements.length > MAX_RECORD_STATEMENTS || all.length > MAX_RECORD_BYTES) {
+    throw new FrameError(
+      `a request is for at most ${MAX_RECORD_STATEMENTS} statements of ${MAX_RECORD_BYTES} bytes`,
+    );
+  }
+  const header = {
+    v: 1,
+    project,
+    lengths: statements.map(({ bytes }) => bytes.length),
+    bodies: statements.map(({ body }) => formatCollectorBody(body).toString('utf8')),
+  };
+  const frame = headed(header, [await promisify(deflate)(all)]);
+  if (frame.length > MAX_FRAME_BYTES) throw new FrameError('the statements do not fit a frame');
+  return frame;
+}
+
+/** Inflates off the thread: the event loop that reads this is the one that takes appends. Throws FrameError. */
+export async function decodeRecord(frame: Buffer): Promise<RecordRequest> {
+  const { header, rest } = beheaded(frame);
+  const project = text(header['project'], 'project');
+  const lengths = array(header['lengths'], 'lengths').map((length) => count(length, 'lengths'));
+  const bodies = array(header['bodies'], 'bodies').map(coverageStated);
+  const size = lengths.reduce((sum, length) => sum + length, 0);
+  if (bodies.length !== lengths.length) throw new FrameError('bodies and lengths differ');
+  if (lengths.length > MAX_RECORD_STATEMENTS || size > MAX_RECORD_BYTES) throw new FrameError('too much');
+  let all: Buffer;
+  try {
+    all = await promisify<Buffer, { maxOutputLength: number }, Buffer>(inflate)(rest, {
+      maxOutputLength: Math.max(size, 1),
+    });
+  } catch {
+    throw new FrameError('the statements are not as long as it says, or not deflated');
+  }
+  const parts = cut(all, lengths, 'statements');
+  return { project, statements: bodies.map((body, i) => ({ body, bytes: parts[i] as Buffer })) };
+}
+
+export interface PayloadRequest {
+  readonly project: string;
+  /** An in-toto statement, JCS. */
+  readonly payload: Buffer;
+}
+
+/** Throws FrameError when the payload is longer than may be signed. */
+export function encodePayload({ project, payload }: PayloadRequest): Buffer {
+  if (payload.length > MAX_PAYLOAD_BYTES) {
+    throw new FrameError(`what is signed has at most ${MAX_PAYLOAD_BYTES} bytes`);
+  }
+  return headed({ v: 1, project }, [payload]);
+}
+
+/** The payload is a view into `frame`. Throws FrameError. */
+export function decodePayload(frame: Buffer): PayloadRequest {
+  const { header, rest } = beheaded(frame);
+  if (rest.length > MAX_PAYLOAD_BYTES) throw new FrameError('payload too long');
+  return { project: text(header['project'], 'project'), payload: rest };
+}
+
+type Reply = Ack | ChangeReply | CheckpointReply | ReceiptReply | RecordReply | IssueReply | ExportReply;
+
+export function encodeOutcome(outcome: Outcome<Reply, { readonly kind: string }>): Buffer {
   return Buffer.from(JSON.stringify(outcome, binaryAsBase64));
 }
 
 /** The collector is believed about the shape of what it answers; only that it is an outcome is checked. */
-export function decodeOutcome<T extends Ack | CheckpointReply | ReceiptReply>(frame: Buffer): Outcome<T> {
+export function decodeOutcome<T extends Exclude<Reply, ChangeReply>, F = CollectorFault>(
+  frame: Buffer,
+): Outcome<T, F> {
   const json = object(frame);
   if (json['ok'] === true) return { ok: true, value: member(json['value'], 'value') as unknown as T };
   if (json['ok'] !== false) throw new FrameError('not an outcome');
-  return { ok: false, fault: member(json['fault'], 'fault') as unknown as CollectorFault };
+  return { ok: false, fault: member(json['fault'], 'fault') as unknown as F };
 }
 
 export function decodeChangeOutcome(frame: Buffer): Outcome<ChangeReply> {
@@ -241,6 +331,55 @@ export function decodeChangeOutcome(frame: Buffer): Outcome<ChangeReply> {
   if (!outcome.ok || !outcome.value.log) return outcome;
   const publicKey = hash(outcome.value.log.publicKey, 'publicKey');
   return { ok: true, value: { ...outcome.value, log: { ...outcome.value.log, publicKey } } };
+}
+
+function headed(header: object, rest: readonly Buffer[]): Buffer {
+  const head = Buffer.from(JSON.stringify(header));
+  const length = Buffer.alloc(4);
+  length.writeUInt32BE(head.length);
+  return Buffer.concat([length, head, ...rest]);
+}
+
+function beheaded(frame: Buffer): { readonly header: Record<string, unknown>; readonly rest: Buffer } {
+  if (frame.length > MAX_FRAME_BYTES) throw new FrameError('frame too long');
+  if (frame.length < 4) throw new FrameError('frame too short');
+  const headerEnd = 4 + frame.readUInt32BE(0);
+  if (headerEnd > frame.length || headerEnd > 4 + MAX_HEADER_BYTES) throw new FrameError('header too long');
+  const header = object(frame.subarray(4, headerEnd));
+  if (header['v'] !== 1) throw new FrameError('unknown frame version');
+  return { header, rest: frame.subarray(headerEnd) };
+}
+
+/** Views into `bytes`, all of which has to be used. */
+function cut(bytes: Buffer, lengths: readonly number[], what: string): Buffer[] {
+  const parts: Buffer[] = [];
+  let at = 0;
+  for (const length of lengths) {
+    if (length > bytes.length - at) throw new FrameError(`${what} run past the frame`);
+    parts.push(bytes.subarray(at, (at += length)));
+  }
+  if (at !== bytes.length) throw new FrameError(`bytes after the last of the ${what}`);
+  return parts;
+}
+
+function coverageStated(value: unknown): CoverageStated {
+  try {
+    const body = parseCollectorBody(Buffer.from(typeof value === 'string' ? value : '', 'utf8'));
+    if (body.kind === 'coverage.stated') return body;
+  } catch (error) {
+    if (!(error instanceof EnvelopeError)) throw error;
+    throw new FrameError(`body: ${error.message}`);
+  }
+  throw new FrameError('body is of another kind');
+}
+
+function policy(value: unknown): ProjectPolicy {
+  try {
+    return readPolicy(value);
+  } catch (error) {
+    if (!(error instanceof CoverageError)) throw error;
+    throw new FrameError(error.message);
+  }
 }
 
 /** `Buffer.toJSON` runs before a replacer sees the value, so the original is taken from its holder. */

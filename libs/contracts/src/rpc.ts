@@ -1,3 +1,6 @@
+import type { ProjectPolicy } from '@belay/coverage';
+import type { CoverageStated } from '@belay/envelope';
+
 /**
  * What the gateway and the worker ask of the collector, the one process that writes and signs.
  *
@@ -138,7 +141,19 @@ export type Change =
       readonly tenant: string;
       readonly by: string;
       readonly project: string;
-      readonly public: boolean;
+      /** Whole: what was not given has its default written out. */
+      readonly policy: ProjectPolicy;
+    }
+  | {
+      readonly kind: 'label.set';
+      /** An auditor is of one project; a tenant that is named has to be the project's. */
+      readonly tenant?: string;
+      /** `aud_...`, of this project and not revoked. */
+      readonly by: string;
+      readonly project: string;
+      readonly session: string;
+      readonly call?: string;
+      readonly says: 'violated' | 'not_violated';
     };
 
 /** `index` is where the change stands in the log (null for `tenant.create`). */
@@ -170,6 +185,29 @@ export interface ReceiptReply {
   readonly asOf: number;
   /** SHA-256 of the bytes, hex. */
   readonly digest: string;
+  /** The DSSE envelope, canonical JSON. */
+  readonly bytes: string;
+}
+
+/** A statement and what its entry says of it. */
+export interface StatementRecord {
+  readonly body: CoverageStated;
+  /** JCS, whose digest is `body.statement`; at most MAX_RECORD_BYTES of `@belay/contracts/rpc`. */
+  readonly bytes: Buffer;
+}
+
+/** Where each of the statements stands in the log, in their order, and the size after the commit. */
+export interface RecordReply {
+  readonly indexes: readonly number[];
+  readonly size: number;
+}
+
+/** `index` is that of the entry `receipt.issued`. */
+export interface IssueReply extends ReceiptReply {
+  readonly index: number;
+}
+
+export interface ExportReply {
   /** The DSSE envelope, canonical JSON. */
   readonly bytes: string;
 }
@@ -211,8 +249,16 @@ export type CollectorFault =
   /** The log must not be written: state and anchor disagree. A person is needed. */
   | { readonly kind: 'halted'; readonly code: 'log_halted'; readonly message: string };
 
-export type Outcome<T> =
-  { readonly ok: true; readonly value: T } | { readonly ok: false; readonly fault: CollectorFault };
+/** A receipt does not name the last one of its scope: look at what is stored, and make it anew. */
+export interface StaleFault {
+  readonly kind: 'refused';
+  readonly code: 'stale';
+  readonly message: string;
+  readonly field?: string;
+}
+
+export type Outcome<T, F = CollectorFault> =
+  { readonly ok: true; readonly value: T } | { readonly ok: false; readonly fault: F };
 
 export interface CollectorApi {
   append(request: AppendRequest): Promise<Outcome<Ack>>;
@@ -225,4 +271,23 @@ export interface CollectorApi {
     readonly scope: ReceiptScope;
     readonly asOf?: number;
   }): Promise<Outcome<ReceiptReply>>;
+  /**
+   * Writes that coverage statements were made, all of them in one commit, and keeps their bytes. One that is recorded
+   * already is answered with the index it has. Their form is checked, and that they say what their entries say; that
+   * they are true of the log is the worker's word.
+   */
+  record(request: {
+    readonly project: string;
+    readonly statements: readonly StatementRecord[];
+  }): Promise<Outcome<RecordReply>>;
+  /**
+   * Signs and stores the receipt of a session or a period. `payload` is its in-toto statement, JCS. Of one scope and
+   * one `asOf` there is one receipt: asked again, the stored one is the answer, whatever the payload.
+   */
+  issue(request: {
+    readonly project: string;
+    readonly payload: Buffer;
+  }): Promise<Outcome<IssueReply, CollectorFault | StaleFault>>;
+  /** Signs the manifest of an export. `payload` is its in-toto statement, JCS. Nothing of it is kept. */
+  signExport(request: { readonly project: string; readonly payload: Buffer }): Promise<Outcome<ExportReply>>;
 }

@@ -1,4 +1,7 @@
-import type { Generated } from 'kysely';
+import type { ColumnType, Generated } from 'kysely';
+
+/** `jsonb`: parsed when it is read, sent as its text, so that an array is not taken for a PostgreSQL array. */
+export type Json = ColumnType<unknown, string, string>;
 
 /** The tables of prisma-free-migrations/, as Kysely sees them. `int8` arrives as a number (see `connection.ts`). */
 export interface Schema {
@@ -56,7 +59,7 @@ export interface Schema {
     issued_index: number;
     revoked_index: number | null;
   };
-  epochs: { log: number; sink: number; epoch: string; next_seq: number };
+  epochs: { log: number; sink: number; epoch: string; next_seq: number; closed: Date | null };
   runs: {
     log: number;
     first: number;
@@ -72,6 +75,7 @@ export interface Schema {
     batch_count: number | null;
     signature: Buffer | null;
     conflict: number | null;
+    late: Generated<boolean>;
   };
   entries: { log: number; index: number; line: Buffer };
   conflicts: { log: number; sink: number; epoch: string; seq: number; hash: Buffer; index: number };
@@ -86,5 +90,88 @@ export interface Schema {
     bytes: string;
     index: number;
     created: Date;
+    disposition: string | null;
+  };
+  /** `policy` is as its entry has it: what reads it writes the defaults out (`readPolicy`). */
+  policies: { log: number; index: number; policy: Json };
+  labels: {
+    log: number;
+    index: number;
+    session: string;
+    call: string | null;
+    says: 'violated' | 'not_violated';
+    auditor: string;
+  };
+  statements: { log: number; digest: Buffer; index: number; bytes: Buffer };
+  reconciled: { log: number; through: number; fence: Generated<number>; state: Json };
+  epoch_states: {
+    log: number;
+    sink: string;
+    epoch: string;
+    state: Json;
+    stated_status: string | null;
+    stated_digest: Buffer | null;
+    due: Date | null;
+  };
+  sink_states: { log: number; sink: string; state: Json };
+  sessions: {
+    log: number;
+    session: string;
+    state: Json;
+    began: Date;
+    began_index: number;
+    last: Date;
+    last_index: number;
+    coverage: string | null;
+    disposition: string | null;
+    closed: Generated<boolean>;
+    summary: Json | null;
+    receipt: string | null;
+    dirty: Date | null;
+    due: Date | null;
+  };
+  session_runs: { log: number; session: string; first: number; last: number };
+  jobs: {
+    id: string;
+    log: number;
+    kind: 'export' | 'period';
+    spec: Json;
+    state: Generated<'queued' | 'running' | 'done' | 'failed' | 'cancelled'>;
+    phase: string | null;
+    done: Generated<number>;
+    total: number | null;
+    error: string | null;
+    file: string | null;
+    bytes: number | null;
+    sha256: Buffer | null;
+    receipt: string | null;
+    by: string;
+    cancel: Generated<boolean>;
+    lease: Date | null;
+    created: Generated<Date>;
+    finished: Date | null;
+  };
+  webhooks: {
+    id: string;
+    log: number;
+    url: string;
+    events: string[];
+    /** Only the worker's role may read it. */
+    secret: Buffer;
+    by: string;
+    created: Generated<Date>;
+    removed: Date | null;
+  };
+  deliveries: {
+    id: string;
+    webhook: string;
+    event: string;
+    body: string;
+    attempts: Generated<number>;
+    due: Date | null;
+    status: number | null;
+    error: string | null;
+    created: Generated<Date>;
+    delivered: Date | null;
   };
 }
