@@ -24,9 +24,10 @@ export {
 } from './call-authority.js';
 export { buildReceipt, type ReceiptEvidence } from './build.js';
 export { type ConflictReason, type Disposition, dispositionOf, type NoSessionReason } from './disposition.js';
-export { preAuthEncoding } from './dsse.js';
+export { chainFault } from './chain.js';
+export { type DsseEnvelope, formatEnvelope, IN_TOTO, parseDsse, preAuthEncoding } from './dsse.js';
 export { ReceiptError, type ReceiptErrorCode } from './error.js';
-export type { Pins } from './pins.js';
+export { parsePins, type Pins } from './pins.js';
 export {
   callReasonText,
   COVERAGE_TEXT,
@@ -38,7 +39,7 @@ export {
   type SessionReason,
   shortCall,
 } from './reason-text.js';
-export type { CheckResult, CheckStatus, Report, Verdict } from './report.js';
+export { type CheckResult, Checks, type CheckStatus, type Report, type Verdict } from './report.js';
 export {
   type Affirmed,
   type AffirmedCall,
