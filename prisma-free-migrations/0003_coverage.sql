@@ -85,6 +85,8 @@ create table sessions (
   -- Entries since the last evaluation; null: none. The time is when the first of them was seen.
   dirty       timestamptz,
   due         timestamptz,
+  -- Whether a verdict or a label came since it was judged last.
+  heard       boolean not null default false,
   primary key (log, session)
 ) with (fillfactor = 50);
 create index sessions_list on sessions (log, began_index);
