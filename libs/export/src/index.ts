@@ -1,3 +1,18 @@
+export { ExportError, type ExportErrorCode } from './error.js';
+export {
+  EXPORT_FILES,
+  EXPORT_PREDICATE_TYPE,
+  type ExportFile,
+  type ExportManifest,
+  type ExportRequest,
+  formatManifest,
+  MANIFEST_FILE,
+  type ManifestFile,
+  MAX_MANIFEST_BYTES,
+  MAX_REQUEST_SESSIONS,
+  normaliseRequest,
+  parseManifest,
+} from './manifest.js';
 export { absenceRows } from './absence.js';
 export { controlRows } from './controls.js';
 export { limitationsOf, limitationsText, readmeText } from './limitations.js';
