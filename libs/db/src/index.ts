@@ -7,5 +7,23 @@ export { encodeByteaArray, NotDurable, PgLogStore } from './log-store.js';
 export { migrate, MigrationError, type MigrationErrorCode, MIGRATIONS } from './migrate.js';
 export { createFirstOperator, type NewOperator, replaceOperators } from './operator.js';
 export { type CheckpointRow, type LogRow, Reader } from './reader.js';
+export {
+  type DeliveryRow,
+  type JobKind,
+  type JobRow,
+  type JobState,
+  type NewJob,
+  RequestStore,
+  type WebhookRow,
+} from './request-store.js';
+export {
+  type CoverageQuestion,
+  type KeptCoverage,
+  SessionReader,
+  type SessionProgress,
+  type SessionReceipt,
+  type SessionRow,
+  TooManyStates,
+} from './session-reader.js';
 export { databaseTrouble, type DatabaseTrouble } from './trouble.js';
 export type { Schema } from './schema.js';

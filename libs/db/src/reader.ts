@@ -3,7 +3,9 @@ import { entryMakerOf, type LogRecord, type Run } from '@belay/log';
 import { foldNodes, hashTile, leafHash, type NodeId, TILE_WIDTH, tileOf } from '@belay/merkle';
 import { type Kysely, type Selectable, sql } from 'kysely';
 import { epochToUuid } from './epoch.js';
+import { RequestStore } from './request-store.js';
 import type { Schema } from './schema.js';
+import { SessionReader } from './session-reader.js';
 
 /** A log and the project it belongs to. */
 export interface LogRow extends LogRecord {
@@ -24,9 +26,15 @@ export interface CheckpointRow {
  */
 export class Reader {
   readonly #db: Kysely<Schema>;
+  /** What the worker made of the entries. */
+  readonly sessions: SessionReader;
+  /** What people ask for, and what came of it. */
+  readonly requests: RequestStore;
 
   constructor(db: Kysely<Schema>) {
     this.#db = db;
+    this.sessions = new SessionReader(db);
+    this.requests = new RequestStore(db);
   }
 
   // --- who asks ---
@@ -165,6 +173,59 @@ export class Reader {
       if (lines.length >= filter.limit) break;
     }
     return this.#entriesOf(log, lines);
+  }
+
+  /**
+   * Entries at or after `from` that name a session, ascending: by the worker's account of where they are as far as it
+   * went, and by looking at `limit` entries after that. `next` is where the next page begins, absent at the log's end.
+   */
+  async sessionEvents(
+    log: LogRecord,
+    filter: { session: string; from: number; limit: number },
+  ): Promise<{ events: { index: number; entry: Buffer }[]; next?: number }> {
+    const { session, from, limit } = filter;
+    const reconciled = await this.sessions.reconciled(log);
+    if (from >= reconciled) {
+      const scanned = await this.events(log, { from, limit });
+      const last = scanned[scanned.length - 1];
+      return {
+        events: scanned.filter(({ entry }) => sessionOf(entry) === session),
+        ...(scanned.length === limit && last && { next: last.index + 1 }),
+      };
+    }
+    const spans: { first: number; to: number }[] = [];
+    let count = 0;
+    for (const run of await this.sessions.sessionRuns(log, session, { from, limit })) {
+      const first = Math.max(run.first, from);
+      const to = Math.min(run.last + 1, first + limit - count);
+      if (first < to) spans.push({ first, to });
+      count += to - first;
+      if (count >= limit) break;
+    }
+    const events = await this.#scattered(log, spans);
+    const last = events[events.length - 1];
+    return { events, next: count >= limit && last ? last.index + 1 : reconciled };
+  }
+
+  /** Entries of many spans, ascending, by as many steps as for one. */
+  async #scattered(
+    log: LogRecord,
+    spans: readonly { first: number; to: number }[],
+  ): Promise<{ index: number; entry: Buffer }[]> {
+    const { rows: lines } = await sql<{ index: number; line: Buffer }>`
+      select e.index, e.line
+      from unnest(${spans.map(({ first }) => first)}::bigint[], ${spans.map(({ to }) => to)}::bigint[])
+        as w(first, past)
+      join entries e on e.log = ${log.log} and e.index >= w.first and e.index < w.past
+      order by e.index`.execute(this.#db);
+    const { rows: runs } = await sql<RunOfEntries>`
+      select distinct r.* from unnest(${lines.map(({ index }) => index)}::bigint[]) as w(index)
+      cross join lateral (
+        select first, count, sink, token, role, received, signed, conflict, late from runs
+        where log = ${log.log} and first <= w.index order by first desc limit 1
+      ) r
+      order by r.first`.execute(this.#db);
+    return this.#assembled(log, lines, runs);
   }
 
   /** The first `width` hashes of a tile; undefined beyond the committed head. Partial ones are computed. */
@@ -337,15 +398,24 @@ export class Reader {
     const first = lines[0];
     const last = lines[lines.length - 1];
     if (!first || !last) return [];
-    const names = new Map((await this.sinks(log)).map((sink) => [sink.sink, sink.name]));
     const rows = await this.#db
       .selectFrom('runs')
-      .select(['first', 'count', 'sink', 'token', 'role', 'received', 'signed', 'conflict'])
+      .select(['first', 'count', 'sink', 'token', 'role', 'received', 'signed', 'conflict', 'late'])
       .where('log', '=', log.log)
       .where('first', '<=', last.index)
       .where('first', '>=', firstRunAt(log, first.index))
       .orderBy('first')
       .execute();
+    return this.#assembled(log, lines, rows);
+  }
+
+  /** `rows` are the runs that the lines are of, ascending. */
+  async #assembled(
+    log: LogRecord,
+    lines: readonly { index: number; line: Buffer }[],
+    rows: readonly RunOfEntries[],
+  ): Promise<{ index: number; entry: Buffer }[]> {
+    const names = new Map((await this.sinks(log)).map((sink) => [sink.sink, sink.name]));
     let at = 0;
     let maker: EntryMaker | null = null;
     return lines.map(({ index, line }) => {
@@ -361,14 +431,30 @@ export class Reader {
   }
 }
 
+type RunOfEntries = Pick<
+  Selectable<Schema['runs']>,
+  'first' | 'count' | 'sink' | 'token' | 'role' | 'received' | 'signed' | 'conflict' | 'late'
+>;
+
+function sessionOf(entry: Buffer): unknown {
+  const body: unknown = JSON.parse(entry.toString('utf8', entry.indexOf(0x0a) + 1));
+  return (body as { session?: unknown }).session;
+}
+
 /** First index of the run that holds `index`, or 0. */
 function firstRunAt(log: LogRecord, index: number) {
   return sql<number>`coalesce((select max(first) from runs where log = ${log.log} and first <= ${index}), 0)`;
 }
 
-function toFacts(row: { token: string; role: Run['role']; received: Date; signed: Buffer | null }) {
+function toFacts(row: {
+  token: string;
+  role: Run['role'];
+  received: Date;
+  signed: Buffer | null;
+  late: boolean;
+}) {
   const batch = row.signed && { fingerprint: row.signed.toString('hex') };
-  return { token: row.token, role: row.role, received: row.received.getTime(), batch };
+  return { token: row.token, role: row.role, received: row.received.getTime(), batch, late: row.late };
 }
 
 function toToken(row: Selectable<Schema['tokens']>) {

@@ -1,0 +1,380 @@
+import type { ChainState, EpochState, KeptStates, LogState, SessionState } from '@belay/coverage';
+import type { LogRecord } from '@belay/log';
+import { type Kysely, type Selectable, sql, type Transaction } from 'kysely';
+import type { Schema } from './schema.js';
+
+/** A session as the last look at it left it. */
+export interface SessionRow {
+  readonly session: string;
+  readonly began: Date;
+  readonly beganIndex: number;
+  readonly last: Date;
+  readonly lastIndex: number;
+  readonly coverage: string | null;
+  readonly disposition: string | null;
+  readonly closed: boolean;
+  /** `{calls, verdicts, kinds, levels}` as the worker wrote it; null before the first look. */
+  readonly summary: unknown;
+  /** Something came since. */
+  readonly isDirty: boolean;
+  /** The last receipt. */
+  readonly receipt: { readonly id: string; readonly digest: Buffer; readonly asOf: number } | null;
+}
+
+/** What somebody who waits for a session waits for. */
+export interface SessionProgress {
+  readonly log: number;
+  readonly session: string;
+  /** Entries of the log that were reconciled. */
+  readonly reconciled: number;
+  readonly disposition: string | null;
+  readonly hasReceipt: boolean;
+  readonly isDirty: boolean;
+}
+
+export interface SessionReceipt {
+  readonly id: string;
+  readonly digest: Buffer;
+  readonly asOf: number;
+  readonly index: number;
+  readonly created: Date;
+  readonly disposition: string | null;
+}
+
+/** Which states a statement needs. */
+export type CoverageQuestion =
+  | { readonly of: 'epoch'; readonly sink: string; readonly epoch: string }
+  | { readonly of: 'sink'; readonly sink: string }
+  /** The sinks that spoke, by name. */
+  | { readonly of: 'sinks'; readonly after: string; readonly limit: number }
+  | { readonly of: 'session'; readonly session: string };
+
+/** Stored states, all as of one moment, from which a LogCoverage makes its statements. */
+export interface KeptCoverage {
+  readonly state: LogState;
+  readonly kept: KeptStates;
+  /** Names of the sinks that were found, in order. */
+  readonly sinks: readonly string[];
+  /** Whether what was asked about is known. */
+  readonly isKnown: boolean;
+}
+
+/** More states than one answer is made from. */
+export class TooManyStates extends Error {
+  constructor() {
+    super('more states than one answer is made from');
+    this.name = 'TooManyStates';
+  }
+}
+
+/** Of one answer: epochs, and bytes of their states as they are stored. */
+const MAX_STATES = 5_000;
+const MAX_STATE_BYTES = 16 * 1024 * 1024;
+
+/**
+ * What the worker made of the entries, as the gateway reads it: sessions, coverage, statements, receipts of sessions and
+ * periods, labels, policies. Every query is of one log, which the caller may see.
+ */
+export class SessionReader {
+  readonly #db: Kysely<Schema>;
+
+  constructor(db: Kysely<Schema>) {
+    this.#db = db;
+  }
+
+  /** Entries [0, n) of a log that were reconciled. */
+  async reconciled(log: LogRecord): Promise<number> {
+    const row = await this.#db
+      .selectFrom('reconciled')
+      .select('through')
+      .where('log', '=', log.log)
+      .executeTakeFirst();
+    return row?.through ?? 0;
+  }
+
+  /** The newest first. `before` is the index of the first entry of the last session on the page before. */
+  async sessions(
+    log: LogRecord,
+    filter: {
+      readonly disposition?: string | undefined;
+      readonly from?: Date | undefined;
+      readonly to?: Date | undefined;
+      readonly before?: number | undefined;
+      readonly limit: number;
+    },
+  ): Promise<SessionRow[]> {
+    let query = this.#listed(log).orderBy('s.began_index', 'desc').limit(filter.limit);
+    if (filter.disposition !== undefined) query = query.where('s.disposition', '=', filter.disposition);
+    if (filter.from !== undefined) query = query.where('s.began', '>=', filter.from);
+    if (filter.to !== undefined) query = query.where('s.began', '<', filter.to);
+    if (filter.before !== undefined) query = query.where('s.began_index', '<', filter.before);
+    return (await query.execute()).map(toSession);
+  }
+
+  async session(log: LogRecord, session: string): Promise<SessionRow | undefined> {
+    const row = await this.#listed(log).where('s.session', '=', session).executeTakeFirst();
+    return row && toSession(row);
+  }
+
+  /** Where each of these sessions stands, of any logs, in one query; those of unknown ones too. */
+  async progress(
+    asked: readonly { readonly log: number; readonly session: string }[],
+  ): Promise<SessionProgress[]> {
+    const { rows } = await sql<SessionProgress>`
+      select w.log, w.session, coalesce(r.through, 0) as reconciled, s.disposition,
+        s.receipt is not null as "hasReceipt", s.dirty is not null as "isDirty"
+      from unnest(${asked.map(({ log }) => log)}::bigint[], ${asked.map(({ session }) => session)}::text[])
+        as w(log, session)
+      left join reconciled r on r.log = w.log
+      left join sessions s on s.log = w.log and s.session = w.session`.execute(this.#db);
+    return rows;
+  }
+
+  /** Receipts of a scope, the last first. Each superseded the one behind it. */
+  receipts(log: LogRecord, scope: string, limit: number): Promise<SessionReceipt[]> {
+    return this.#db
+      .selectFrom('receipts')
+      .select(['id', 'digest', 'as_of as asOf', 'index', 'created', 'disposition'])
+      .where('log', '=', log.log)
+      .where('scope', '=', scope)
+      .orderBy('as_of', 'desc')
+      .limit(limit)
+      .execute();
+  }
+
+  /** The last receipt of a scope, with its bytes. */
+  lastReceipt(log: LogRecord, scope: string): Promise<{ id: string; bytes: string } | undefined> {
+    return this.#db
+      .selectFrom('receipts')
+      .select(['id', 'bytes'])
+      .where('log', '=', log.log)
+      .where('scope', '=', scope)
+      .orderBy('as_of', 'desc')
+      .limit(1)
+      .executeTakeFirst();
+  }
+
+  /** Body of a coverage statement that this log names; `digest` is its SHA-256. */
+  async statement(log: LogRecord, digest: Buffer): Promise<Buffer | undefined> {
+    const row = await this.#db
+      .selectFrom('statements')
+      .select('bytes')
+      .where('log', '=', log.log)
+      .where('digest', '=', digest)
+      .executeTakeFirst();
+    return row?.bytes;
+  }
+
+  /** The last policy that was set before the entry at `before`, or of all. */
+  policy(log: LogRecord, before?: number): Promise<{ index: number; policy: unknown } | undefined> {
+    let query = this.#db
+      .selectFrom('policies')
+      .select(['index', 'policy'])
+      .where('log', '=', log.log)
+      .orderBy('index', 'desc')
+      .limit(1);
+    if (before !== undefined) query = query.where('index', '<', before);
+    return query.executeTakeFirst();
+  }
+
+  /** In the log's order. */
+  labels(
+    log: LogRecord,
+    page: {
+      readonly session?: string | undefined;
+      readonly after?: number | undefined;
+      readonly limit: number;
+    },
+  ) {
+    let query = this.#db
+      .selectFrom('labels')
+      .select(['index', 'session', 'call', 'says', 'auditor'])
+      .where('log', '=', log.log)
+      .where('index', '>', page.after ?? -1)
+      .orderBy('index')
+      .limit(page.limit);
+    if (page.session !== undefined) query = query.where('session', '=', page.session);
+    return query.execute();
+  }
+
+  /** Entries that name a session among the reconciled ones, at or after `from`: [first, last] of each run, ascending. */
+  sessionRuns(
+    log: LogRecord,
+    session: string,
+    page: { readonly from: number; readonly limit: number },
+  ): Promise<{ first: number; last: number }[]> {
+    return this.#db
+      .selectFrom('session_runs')
+      .select(['first', 'last'])
+      .where('log', '=', log.log)
+      .where('session', '=', session)
+      .where('last', '>=', page.from)
+      .where(
+        'first',
+        '>=',
+        sql<number>`coalesce((select max(first) from session_runs
+          where log = ${log.log} and session = ${session} and first <= ${page.from}), 0)`,
+      )
+      .orderBy('first')
+      .limit(page.limit)
+      .execute();
+  }
+
+  /** Entries that name a session among the reconciled ones. */
+  async sessionEntries(log: LogRecord, session: string): Promise<number> {
+    const { rows } = await sql<{ entries: number }>`
+      select coalesce(sum(last - first + 1), 0)::bigint as entries from session_runs
+      where log = ${log.log} and session = ${session}`.execute(this.#db);
+    return rows[0]?.entries ?? 0;
+  }
+
+  /**
+   * The states that an answer about coverage needs, all of one moment; undefined for a log of which nothing was
+   * reconciled yet. Throws TooManyStates before they are read.
+   */
+  coverage(log: LogRecord, question: CoverageQuestion): Promise<KeptCoverage | undefined> {
+    return this.#db
+      .transaction()
+      .setIsolationLevel('repeatable read')
+      .setAccessMode('read only')
+      .execute(async (tx) => {
+        const row = await tx
+          .selectFrom('reconciled')
+          .select('state')
+          .where('log', '=', log.log)
+          .executeTakeFirst();
+        if (!row) return undefined;
+        const state = row.state as LogState;
+        const session = question.of === 'session' ? await sessionState(tx, log, question.session) : undefined;
+        const chains = await chainStates(tx, log, question, session);
+        const epochs = await epochStates(tx, log, question, [...chains.keys()], session);
+        return {
+          state,
+          kept: {
+            epoch: (sink, epoch) => epochs.get(`${sink} ${epoch}`),
+            chain: (sink) => chains.get(sink),
+            session: (name) => (session?.session === name ? session : undefined),
+          },
+          sinks: [...chains.keys()],
+          isKnown:
+            question.of === 'session'
+              ? session !== undefined
+              : question.of === 'epoch'
+                ? epochs.size > 0
+                : question.of === 'sinks' || chains.size > 0,
+        };
+      });
+  }
+
+  #listed(log: LogRecord) {
+    return this.#db
+      .selectFrom('sessions as s')
+      .leftJoin('receipts as r', 'r.id', 's.receipt')
+      .select([
+        's.session',
+        's.began',
+        's.began_index',
+        's.last',
+        's.last_index',
+        's.coverage',
+        's.disposition',
+        's.closed',
+        's.summary',
+        's.dirty',
+        's.receipt',
+        'r.digest',
+        'r.as_of',
+      ])
+      .where('s.log', '=', log.log);
+  }
+}
+
+type Listed = Pick<
+  Selectable<Schema['sessions']>,
+  | 'session'
+  | 'began'
+  | 'began_index'
+  | 'last'
+  | 'last_index'
+  | 'coverage'
+  | 'disposition'
+  | 'closed'
+  | 'summary'
+  | 'dirty'
+  | 'receipt'
+> & { digest: Buffer | null; as_of: number | null };
+
+function toSession(row: Listed): SessionRow {
+  const { began_index, last_index, dirty, receipt, digest, as_of, ...rest } = row;
+  return {
+    ...rest,
+    beganIndex: began_index,
+    lastIndex: last_index,
+    isDirty: dirty !== null,
+    receipt:
+      receipt === null || digest === null || as_of === null ? null : { id: receipt, digest, asOf: as_of },
+  };
+}
+
+async function sessionState(
+  tx: Transaction<Schema>,
+  log: LogRecord,
+  session: string,
+): Promise<SessionState | undefined> {
+  const row = await tx
+    .selectFrom('sessions')
+    .select('state')
+    .where('log', '=', log.log)
+    .where('session', '=', session)
+    .executeTakeFirst();
+  return row?.state as SessionState | undefined;
+}
+
+async function chainStates(
+  tx: Transaction<Schema>,
+  log: LogRecord,
+  question: CoverageQuestion,
+  session: SessionState | undefined,
+): Promise<Map<string, ChainState>> {
+  let query = tx
+    .selectFrom('sink_states')
+    .select(['sink', 'state'])
+    .where('log', '=', log.log)
+    .orderBy('sink');
+  switch (question.of) {
+    case 'sinks':
+      query = query.where('sink', '>', question.after).limit(question.limit);
+      break;
+    case 'session':
+      query = query.where('sink', 'in', ['', ...new Set(session?.extents.map(({ sink }) => sink))]);
+      break;
+    default:
+      query = query.where('sink', '=', question.sink);
+  }
+  return new Map((await query.execute()).map(({ sink, state }) => [sink, state as ChainState]));
+}
+
+async function epochStates(
+  tx: Transaction<Schema>,
+  log: LogRecord,
+  question: CoverageQuestion,
+  sinks: readonly string[],
+  session: SessionState | undefined,
+): Promise<Map<string, EpochState>> {
+  const where =
+    question.of === 'epoch'
+      ? sql`sink = ${question.sink} and epoch = ${question.epoch}`
+      : question.of === 'session'
+        ? sql`(sink, epoch) in (select * from unnest(
+            ${session?.extents.map(({ sink }) => sink) ?? []}::text[],
+            ${session?.extents.map(({ epoch }) => epoch) ?? []}::text[]))`
+        : sql`sink = any(${sinks}::text[])`;
+  const { rows: sums } = await sql<{ count: number; bytes: number }>`
+    select count(*) as count, coalesce(sum(pg_column_size(state)), 0)::bigint as bytes
+    from epoch_states where log = ${log.log} and ${where}`.execute(tx);
+  const sum = sums[0] ?? { count: 0, bytes: 0 };
+  if (sum.count > MAX_STATES || sum.bytes > MAX_STATE_BYTES) throw new TooManyStates();
+  const { rows } = await sql<{ sink: string; epoch: string; state: EpochState }>`
+    select sink, epoch, state from epoch_states where log = ${log.log} and ${where}`.execute(tx);
+  return new Map(rows.map(({ sink, epoch, state }) => [`${sink} ${epoch}`, state]));
+}
