@@ -79,7 +79,7 @@ const JOB = [
 ] as const;
 
 /** First half of an advisory lock; the second is the log. No two requests count a project's rows at once. */
-const COUNTING = 0x62_65_6c_61;
+const COUNTING = 0x62_65_6c_62;
 
 /**
  * What people ask for: exports, receipts of periods, webhooks. The gateway writes what is asked, the worker what comes

@@ -127,8 +127,11 @@ export interface Schema {
     closed: Generated<boolean>;
     summary: Json | null;
     receipt: string | null;
+    stated_index: number | null;
+    stated_digest: Buffer | null;
     dirty: Date | null;
     due: Date | null;
+    heard: Generated<boolean>;
   };
   session_runs: { log: number; session: string; first: number; last: number };
   jobs: {

@@ -1,6 +1,7 @@
 import type { ChainState, EpochState, KeptStates, LogState, SessionState } from '@belay/coverage';
 import type { LogRecord } from '@belay/log';
 import { type Kysely, type Selectable, sql, type Transaction } from 'kysely';
+import type { AccountState } from './account-store.js';
 import type { Schema } from './schema.js';
 
 /** A session as the last look at it left it. */
@@ -17,6 +18,8 @@ export interface SessionRow {
   readonly summary: unknown;
   /** Something came since. */
   readonly isDirty: boolean;
+  /** SHA-256 of the coverage statement that the log names last. */
+  readonly statement: Buffer | null;
   /** The last receipt. */
   readonly receipt: { readonly id: string; readonly digest: Buffer; readonly asOf: number } | null;
 }
@@ -240,11 +243,13 @@ export class SessionReader {
       .execute(async (tx) => {
         const row = await tx
           .selectFrom('reconciled')
-          .select('state')
+          .select(['through', 'state'])
           .where('log', '=', log.log)
           .executeTakeFirst();
-        if (!row) return undefined;
-        const state = row.state as LogState;
+        const whole = row?.state as AccountState | null | undefined;
+        if (!row || !whole) return undefined;
+        // The log's own state is written when it changes, and is right until then.
+        const state = { ...whole.coverage, size: row.through };
         const session = question.of === 'session' ? await sessionState(tx, log, question.session) : undefined;
         const chains = await chainStates(tx, log, question, session);
         const epochs = await epochStates(tx, log, question, [...chains.keys()], session);
@@ -282,6 +287,7 @@ export class SessionReader {
         's.summary',
         's.dirty',
         's.receipt',
+        's.stated_digest',
         'r.digest',
         'r.as_of',
       ])
@@ -302,15 +308,17 @@ type Listed = Pick<
   | 'summary'
   | 'dirty'
   | 'receipt'
+  | 'stated_digest'
 > & { digest: Buffer | null; as_of: number | null };
 
 function toSession(row: Listed): SessionRow {
-  const { began_index, last_index, dirty, receipt, digest, as_of, ...rest } = row;
+  const { began_index, last_index, dirty, receipt, stated_digest, digest, as_of, ...rest } = row;
   return {
     ...rest,
     beganIndex: began_index,
     lastIndex: last_index,
     isDirty: dirty !== null,
+    statement: stated_digest,
     receipt:
       receipt === null || digest === null || as_of === null ? null : { id: receipt, digest, asOf: as_of },
   };
