@@ -138,6 +138,11 @@ export class Attestation {
     this.#forwarder.wake();
   }
 
+  /** As `wake`, where somebody waits for the acknowledgement. */
+  urge(): void {
+    this.#forwarder.urge();
+  }
+
   /** Why nothing is sent any more. */
   get stopped(): ClientError | undefined {
     return this.#forwarder.stopped;

@@ -3,6 +3,7 @@
 import type { Readable, Writable } from 'node:stream';
 import { type Content, type Frame, Framer, OBSERVATION_LIMIT, readFrame } from '@belay/mcp';
 import type { RelayHooks } from './relay.js';
+import type { Go } from './turn-gate.js';
 
 const LF = 0x0a;
 /** What may wait at the gate until the source is held up, bytes: then nothing overtakes any more. */
@@ -14,9 +15,9 @@ export interface GatedLane {
   /** Frames are looked at before they go. Where that is not so for the moment, bytes go as they come. */
   readonly gated: () => boolean;
   /** Takes every frame, in order. `go` is called once, now or later; `passed`: all but its end has gone already. */
-  readonly decide: (content: Content, go: () => void, passed: boolean) => void;
+  readonly decide: (content: Content, go: Go, passed: boolean) => void;
   /** Puts a frame on record: of a client before it goes, of a server afterwards. */
-  readonly record: (frame: Frame, content: Content) => void;
+  readonly record: (frame: Frame, content: Content, odd: Parameters<Go>[0]) => void;
   readonly recorded: 'before' | 'after';
 }
 
@@ -109,15 +110,17 @@ class GatedRelay {
     const content = readFrame(frame, MAX_READ);
     let gone = false;
     let waits = false;
+    let odd: Parameters<Go>[0];
     const act = (): void => {
-      if (this.#lane.recorded === 'before') this.#lane.record(frame, content);
+      if (this.#lane.recorded === 'before') this.#lane.record(frame, content, odd);
       this.#write(bytes);
-      if (this.#lane.recorded === 'after') this.#lane.record(frame, content);
+      if (this.#lane.recorded === 'after') this.#lane.record(frame, content, odd);
       if (waits) this.#left(frame.size);
     };
-    const go = (): void => {
+    const go: Go = (named) => {
       if (gone) return;
       gone = true;
+      odd = named;
       if (this.#inside && !passed) this.#after.push(act);
       else act();
     };

@@ -4,6 +4,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { setDefaultHighWaterMark } from 'node:stream';
 import type { Command } from 'commander';
+import { ATTEST_FIRST } from './attest-first.js';
 import { compileEarly } from './compile-early.js';
 import { type CliConfig, readConfig } from './config.js';
 import { environmentDigests } from './environment.js';
@@ -53,6 +54,8 @@ interface ProxyOptions extends LoginOptions, SandboxChoice {
   readonly ignore?: string[];
   readonly snapshots?: string | false;
   readonly holdLimit?: number;
+  /** `true`: for as long as is usual. */
+  readonly attestFirst?: number | true;
   readonly sink: string;
   readonly trace?: string;
   readonly state?: string;
@@ -120,6 +123,7 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
     : undefined;
   const recording = await Recording.open({
     ...options,
+    attestFirst: options.attestFirst === true ? ATTEST_FIRST : options.attestFirst,
     config,
     warn,
     boundary: inside?.told,
@@ -141,7 +145,11 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
     }),
   });
 
-  const gate = await openGate(options, config, recording.recorder, warn, () => server?.processes ?? []);
+  const gate = await openGate(options, config, recording, warn, () => server?.processes ?? []);
+  if (options.attestFirst !== undefined && (gate === undefined || recording.attestFirst === undefined)) {
+    const missing = gate === undefined ? 'no states are kept (--workspace)' : 'nothing is sent (belay login)';
+    warn(`--attest-first is of no effect: ${missing}`);
+  }
 
   // After the recording is open: a server that ends at once has its output read from the first byte on.
   try {
@@ -187,7 +195,7 @@ async function runProxy(command: readonly string[], options: ProxyOptions): Prom
 async function openGate(
   options: ProxyOptions,
   config: CliConfig,
-  recorder: Recorder,
+  { recorder, attestFirst }: Recording,
   warn: (message: string) => void,
   processes: () => readonly number[],
 ): Promise<TurnGate | undefined> {
@@ -202,7 +210,8 @@ async function openGate(
       { phase: 'open' },
     );
   });
-  return scope && keepStates({ scope, recorder, processes, holdLimit: options.holdLimit, warn });
+  const { holdLimit } = options;
+  return scope && keepStates({ scope, recorder, processes, holdLimit, attestFirst, warn });
 }
 
 /**
@@ -304,7 +313,7 @@ function gatedLane(gate: TurnGate, recorder: Recorder, direction: 'c2s' | 's2c')
     gated: direction === 'c2s' ? () => true : () => gate.active,
     decide: (content, go, passed) =>
       direction === 'c2s' ? gate.client(content, go, passed) : gate.server(content, go, passed),
-    record: (frame, content) => recorder.framed(direction, frame, content),
+    record: (frame, content, odd) => recorder.framed(direction, frame, content, odd),
     recorded: direction === 'c2s' ? 'before' : 'after',
   };
 }
@@ -343,6 +352,11 @@ export function register(program: Command): void {
       'how long a call or its answer may wait for a state (100; the first 2000)',
       milliseconds,
     )
+    .option(
+      '--attest-first [ms]',
+      `hold a call until the log has acknowledged the state before it, at most so long (${ATTEST_FIRST})`,
+      milliseconds,
+    )
     .option('--sink <name>', 'name of this sink', sinkName, 'proxy')
     .option('--trace <dir>', 'where the trace goes (BELAY_TRACE_DIR, then STATE/traces)')
     .option('--state <dir>', 'state directory: traces, spools, secrets (BELAY_STATE)')
@@ -363,6 +377,8 @@ not recorded. The proxy answers to this machine alone unless told otherwise, and
       if (options.workspace?.includes('') === true) throw usage('--workspace is empty: name a folder');
       if (options.http !== undefined) {
         if (command.length > 0) throw usage('a command or --http, not both');
+        if (options.attestFirst !== undefined)
+          throw usage('over HTTP there are no states to wait for: --attest-first goes without --http');
         if (options.sandbox !== undefined || options.policy !== undefined || options.hide !== undefined)
           throw usage('a server that runs already can not be put inside a boundary: --http goes without');
         const { runHttpProxy } = await import('./http-run.js');

@@ -177,12 +177,16 @@ export class Recorder {
   }
 
   /** Takes a frame that was cut out of one of the two streams elsewhere, and read. */
-  framed(direction: Direction, frame: Frame, content: Content): void {
-    this.guard(() => this.#record(direction, frame, undefined, content));
+  framed(direction: Direction, frame: Frame, content: Content, odd?: string): void {
+    this.guard(() => this.#record(direction, frame, undefined, content, odd));
   }
 
-  /** Appends a state of the workspace; of its digest, only a keyed one leaves the machine. */
-  state(body: WorkspaceState, attrs: NonNullable<Draft['attrs']>): void {
+  /**
+   * Appends a state of the workspace; of its digest, only a keyed one leaves the machine. Returns the number of its
+   * envelope, if it has one.
+   */
+  state(body: WorkspaceState, attrs: NonNullable<Draft['attrs']>): number | undefined {
+    let seq: number | undefined;
     this.guard(() => {
       const { epoch, session, trace, machineSecret } = this.#parts;
       const known = body.state.startsWith('sha256:');
@@ -200,7 +204,15 @@ export class Recorder {
       ];
       trace?.append({ type: 'state', ...body, seqs });
       if (epoch !== undefined) this.#settleSoon(epoch);
+      seq = seqs?.[0];
     });
+    return seq;
+  }
+
+  /** Makes the envelopes of all that is on record now. */
+  settle(): void {
+    const { epoch } = this.#parts;
+    if (epoch !== undefined) this.guard(() => this.#settle(epoch));
   }
 
   /** Appends a record of how HTTP carried what it carried. */
@@ -277,11 +289,13 @@ export class Recorder {
     frame: Frame,
     carried?: Carried,
     content = readFrame(frame, MAX_CANONICAL),
+    odd?: string,
   ): void {
     const { epoch, trace, boundary } = this.#parts;
     // The kernel refused before the server could answer: so it stands in the record.
     if (direction === 's2c') boundary?.drain();
     const findings = new Set<string>(content.findings);
+    if (odd !== undefined) findings.add(odd);
     const drafts = this.#envelopes(direction, frame, content, findings, carried);
     const seqs = epoch && drafts.map((make) => epoch.reserve(this.#guarded(direction, frame, make)));
     const { size } = frame;

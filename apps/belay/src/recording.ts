@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { type ClientError, machineSecret } from '@belay/client';
 import { newUlid, sessionId } from '@belay/envelope';
 import { type RecordBody, type TraceEnd, TraceWriter } from '@belay/trace';
+import { AttestFirst, type AttestedCalls } from './attest-first.js';
 import { Attestation } from './attestation.js';
 import type { CliConfig } from './config.js';
 import { findLogin } from './credentials.js';
@@ -23,6 +24,8 @@ export interface RecordingOptions {
   readonly state?: string;
   readonly privacy?: Privacy;
   readonly boundary?: Boundary | undefined;
+  /** Calls are held until the state before them is acknowledged, at most so many milliseconds. */
+  readonly attestFirst?: number | undefined;
   /** What is told to the person, a line each. */
   readonly warn: (message: string) => void;
   /** What was run, for the first record of the trace; values go in as digests under the machine's secret. */
@@ -34,6 +37,8 @@ export class Recording {
   readonly recorder: Recorder;
   /** Of this machine; of this run alone where the machine's can't be had. */
   readonly secret: Buffer;
+  /** Absent where it was not asked for, or there is nothing to send to. */
+  readonly attestFirst: AttestFirst | undefined;
   readonly #attestation: Attestation | undefined;
   readonly #knownTools: KnownTools;
   readonly #warn: (message: string) => void;
@@ -42,12 +47,14 @@ export class Recording {
     recorder: Recorder,
     secret: Buffer,
     attestation: Attestation | undefined,
+    attestFirst: AttestFirst | undefined,
     knownTools: KnownTools,
     warn: (message: string) => void,
   ) {
     this.recorder = recorder;
     this.secret = secret;
     this.#attestation = attestation;
+    this.attestFirst = attestFirst;
     this.#knownTools = knownTools;
     this.#warn = warn;
   }
@@ -59,12 +66,28 @@ export class Recording {
     const settings = readSettings(config, options.privacy);
     for (const problem of settings.problems) warn(problem);
     const login = await attempt('credentials are not usable', warn, () => findLogin(config));
+    let attestFirst: AttestFirst | undefined;
     const attestation =
       login === undefined
         ? undefined
         : await attempt('nothing is sent', warn, () =>
-            Attestation.open({ ...settings, state, login, sink, sinkKind: 'proxy' }),
+            Attestation.open({
+              ...settings,
+              state,
+              login,
+              sink,
+              sinkKind: 'proxy',
+              onEvent: (event, own) => attestFirst?.observe(event, own),
+            }),
           );
+    if (attestation !== undefined && options.attestFirst !== undefined) {
+      attestFirst = new AttestFirst({
+        limit: options.attestFirst,
+        spooled: () => attestation.epoch.spooled,
+        stopped: () => attestation.stopped !== undefined,
+        urge: () => attestation.urge(),
+      });
+    }
     const secret =
       (await attempt('identifiers of this run can be matched with no other sink', warn, () =>
         machineSecret(state),
@@ -102,7 +125,7 @@ export class Recording {
       onAppended: () => attestation?.wake(),
       now: () => performance.now(),
     });
-    return new Recording(recorder, secret, attestation, knownTools, warn);
+    return new Recording(recorder, secret, attestation, attestFirst, knownTools, warn);
   }
 
   /** Closes the trace and sends what is left for at most `ms`, or until `signal` says that time is up. */
@@ -113,13 +136,26 @@ export class Recording {
     if (this.recorder.lost > 0) {
       this.#warn(`${this.recorder.lost} records of the trace could not be written: is the disk full?`);
     }
+    if (this.attestFirst !== undefined) this.#tellWithout(this.attestFirst.calls);
     const left = await this.#attestation?.finish(ms, signal);
     if (left?.stopped !== undefined) this.#warn(reasonOf(left.stopped));
     else if (left !== undefined && left.pendingBytes > 0) {
       this.#warn('events wait in the spool; the next run sends them, or `belay forward`');
     }
   }
+
+  #tellWithout({ waited, without }: AttestedCalls): void {
+    const gone = [...without.values()].reduce((sum, calls) => sum + calls, 0);
+    if (gone === 0) return;
+    this.#warn(
+      `${gone} of ${gone + waited} calls went before the state before them was acknowledged: ${listed(without)}`,
+    );
+  }
 }
+
+/** By name and number, as they stand in the trace. */
+const listed = (without: AttestedCalls['without']): string =>
+  [...without].map(([name, calls]) => `${name} ${calls}`).join(', ');
 
 /** RFC 3339 in UTC. Most of it is the same for a second. */
 function wallClock(): () => string {

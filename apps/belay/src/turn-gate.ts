@@ -20,6 +20,23 @@ export interface Capturing {
  */
 export type GateCause = 'HOLD_LIMIT' | 'NOT_HELD' | 'SNAPSHOT_UNAVAILABLE' | 'TIME_UP';
 
+/**
+ * Why calls go although the log has not acknowledged the state before them: it took longer than they may be held; it
+ * did so before and has not answered in time since; nothing is sent any more; the collector did not take the line; the
+ * line did not get into the spool; there is no state; all but the end of the frame had gone already.
+ */
+export type Unattested =
+  | 'ATTEST_TIME_UP'
+  | 'ATTEST_AWAY'
+  | 'ATTEST_STOPPED'
+  | 'ATTEST_REFUSED'
+  | 'ATTEST_NOT_SENT'
+  | 'ATTEST_NO_STATE'
+  | 'ATTEST_NOT_HELD';
+
+/** Sends a frame on; `odd` is what goes on record with it. */
+export type Go = (odd?: Unattested) => void;
+
 /** A state, or why there is none, and where it belongs. */
 export interface StateTaken {
   readonly phase: 'open' | 'pre' | 'post' | 'close';
@@ -43,6 +60,13 @@ export interface TurnGateParts {
   /** The same for the first state of the run, before which there is a thread to start and a whole folder to look at. */
   readonly firstHoldLimit?: number;
   readonly tell: (state: StateTaken) => void;
+  /**
+   * Asked after a state before calls was told: resolves when the log has acknowledged it, or with why they go without.
+   * Absent where calls don't wait for that. Must not reject.
+   */
+  readonly attested?: (() => Promise<Unattested | undefined>) | undefined;
+  /** How many calls went, and how, where there is an `attested`. */
+  readonly went?: ((calls: number, odd: Unattested | undefined) => void) | undefined;
 }
 
 /** A client's frame that waits: the calls it makes, those it cancels, and how it goes on. */
@@ -50,7 +74,7 @@ interface Waiting {
   readonly calls: readonly number[];
   readonly ids: readonly string[];
   readonly cancelled: readonly number[];
-  readonly go: () => void;
+  readonly go: Go;
   readonly passed: boolean;
 }
 
@@ -61,6 +85,8 @@ interface Group {
   waiting: Waiting[];
   readonly open: Set<number>;
   calls: number;
+  /** The log has not acknowledged its state. */
+  odd: Unattested | undefined;
 }
 
 /** A capture that was asked for and not told of. */
@@ -71,7 +97,8 @@ interface Job {
 }
 
 /**
- * Only a `tools/call` and the answer that ends its group ever wait, and neither longer than the limit: everything else
+ * Only a `tools/call` and the answer that ends its group ever wait, and neither longer than the limit (a call also for
+ * its state to be acknowledged, as long as whoever is asked says): everything else
  * goes at once, past them. A cancellation waits with the call that it cancels. Never throws and never forgets a frame.
  */
 export class TurnGate {
@@ -85,6 +112,8 @@ export class TurnGate {
   #limit: NodeJS.Timeout | undefined;
   /** Digest of the last state that was told; undefined where that was none. */
   #last: string | undefined;
+  /** Ends the wait for an acknowledgement. */
+  #giveUp: (() => void) | undefined;
 
   constructor(parts: TurnGateParts) {
     this.#parts = parts;
@@ -97,7 +126,7 @@ export class TurnGate {
   }
 
   /** A client's frame. `go` sends it on, now or later; `passed`: all but its end has gone already, so that it can't wait. */
-  client({ messages }: Content, go: () => void, passed = false): void {
+  client({ messages }: Content, go: Go, passed = false): void {
     const seen = messages.map((message) => this.#correlator.observe('c2s', message));
     const calls: number[] = [];
     const ids: string[] = [];
@@ -121,8 +150,10 @@ export class TurnGate {
       else group?.waiting.push(frame);
     } else if (group === undefined) {
       this.#begin([frame]);
-    } else if (group.phase === 'open' || passed) {
-      this.#release(frame);
+    } else if (group.phase === 'open') {
+      this.#release(frame, group.odd);
+    } else if (passed) {
+      this.#release(frame, this.#parts.attested && 'ATTEST_NOT_HELD');
     } else if (group.phase === 'pre') {
       group.waiting.push(frame);
     } else {
@@ -145,6 +176,7 @@ export class TurnGate {
 
   /** The server is gone. Ends what is open, looks at everything once more unless `signal` says not to wait, and closes. */
   async close(signal: AbortSignal, patience: number): Promise<void> {
+    this.#giveUp?.();
     if (this.#group?.phase === 'open') this.#end(this.#group, () => undefined, false);
     await new Promise<void>((closed) => {
       const job = this.#take(
@@ -174,15 +206,41 @@ export class TurnGate {
   }
 
   #begin(waiting: Waiting[]): void {
-    const group: Group = { number: ++this.#groups, phase: 'pre', waiting, open: new Set(), calls: 0 };
+    const group: Group = {
+      number: ++this.#groups,
+      phase: 'pre',
+      waiting,
+      open: new Set(),
+      calls: 0,
+      odd: undefined,
+    };
     this.#group = group;
     const enter = (taken: StateTaken['taken']): void => {
       this.#tell('pre', taken, group);
-      group.phase = 'open';
-      for (const frame of group.waiting.splice(0)) this.#release(frame);
+      if (this.#parts.attested === undefined) this.#open(group, undefined);
+      else if (taken.kind !== 'state') {
+        const passed = taken.kind === 'released' && taken.cause === 'NOT_HELD';
+        this.#open(group, passed ? 'ATTEST_NOT_HELD' : 'ATTEST_NO_STATE');
+      } else void this.#acknowledged(this.#parts.attested).then((odd) => this.#open(group, odd));
     };
     if (waiting.some(({ passed }) => passed)) enter({ kind: 'released', cause: 'NOT_HELD' });
     else this.#hold('pre', enter);
+  }
+
+  #open(group: Group, odd: Unattested | undefined): void {
+    group.phase = 'open';
+    group.odd = odd;
+    for (const frame of group.waiting.splice(0)) this.#release(frame, odd);
+  }
+
+  /** Whoever ends the run does not wait. */
+  async #acknowledged(attested: () => Promise<Unattested | undefined>): Promise<Unattested | undefined> {
+    const ended = new Promise<Unattested>((resolve) => {
+      this.#giveUp = () => resolve('ATTEST_TIME_UP');
+    });
+    const odd = await Promise.race([attested(), ended]);
+    this.#giveUp = undefined;
+    return odd;
   }
 
   #end(group: Group, go: () => void, passed: boolean): void {
@@ -200,11 +258,12 @@ export class TurnGate {
   }
 
   /** The frame goes; its calls are under way, those that it cancels are not any more. */
-  #release({ calls, cancelled, go }: Waiting): void {
+  #release({ calls, cancelled, go }: Waiting, odd?: Unattested): void {
     const group = this.#group;
     for (const call of calls) group?.open.add(call);
     if (group !== undefined) group.calls += calls.length;
-    go();
+    if (calls.length > 0) this.#parts.went?.(calls.length, odd);
+    go(calls.length > 0 ? odd : undefined);
     let retired = calls.length > 0;
     for (const call of cancelled) if (group?.open.delete(call) === true) retired = true;
     if (group?.phase === 'open' && retired && group.open.size === 0 && group.waiting.length === 0) {

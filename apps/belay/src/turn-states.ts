@@ -2,8 +2,9 @@
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { CaptureThread } from '@belay/snapshot';
+import type { AttestFirst } from './attest-first.js';
 import type { Recorder } from './recorder.js';
-import { type StateTaken, TurnGate } from './turn-gate.js';
+import { type StateTaken, TurnGate, type Unattested } from './turn-gate.js';
 import type { WorkspaceScope } from './workspace-scope.js';
 
 /** Milliseconds: a call is hardly slower for it; the first one of a run is, once, so that the run has a beginning. */
@@ -17,11 +18,20 @@ export interface TurnStatesParts {
   readonly processes: () => readonly number[];
   /** How long a call or its answer may wait for its state, milliseconds; the usual limits where it is not said. */
   readonly holdLimit: number | undefined;
+  /** Where calls wait for their state to be acknowledged. */
+  readonly attestFirst: AttestFirst | undefined;
   readonly warn: (message: string) => void;
 }
 
 /** Begins with the state there is now. Where none can be had, that is on record, and nothing ever waits. */
-export function keepStates({ scope, recorder, processes, holdLimit, warn }: TurnStatesParts): TurnGate {
+export function keepStates({
+  scope,
+  recorder,
+  processes,
+  holdLimit,
+  attestFirst,
+  warn,
+}: TurnStatesParts): TurnGate {
   const capturing = CaptureThread.open({
     store: scope.store,
     roots: scope.roots,
@@ -32,15 +42,23 @@ export function keepStates({ scope, recorder, processes, holdLimit, warn }: Turn
     warn(`no states of the workspace are kept: ${(error as Error).message}`),
   );
   const places = { store: scope.store, roots: scope.roots, ignored: scope.ignore };
+  let said: number | undefined;
+  const attested = async (first: AttestFirst): Promise<Unattested | undefined> => {
+    recorder.settle();
+    return await first.acknowledged(said);
+  };
   return new TurnGate({
     capturing,
     holdLimit: holdLimit ?? HOLD_LIMIT,
     firstHoldLimit: holdLimit ?? FIRST_HOLD_LIMIT,
-    tell: (state) =>
-      recorder.state(
+    tell: (state) => {
+      said = recorder.state(
         { ...stateOf(state, processes), ...(state.phase === 'open' ? places : {}) },
         attributesOf(state),
-      ),
+      );
+    },
+    attested: attestFirst && (() => attested(attestFirst)),
+    went: attestFirst && ((calls, odd) => attestFirst.count(calls, odd)),
   });
 }
 

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import type { Content, IdKey, Message } from '@belay/mcp';
 import type { Captured } from '@belay/snapshot';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { type Capturing, type StateTaken, TurnGate } from '../src/turn-gate.js';
+import { type Capturing, type StateTaken, TurnGate, type Unattested } from '../src/turn-gate.js';
 
 const LIMIT = 100;
 
@@ -50,9 +50,25 @@ class Bench {
   readonly log: string[] = [];
   readonly #asked: ((captured: Captured) => void)[] = [];
   readonly gate: TurnGate;
+  /** Acknowledgements that are waited for. */
+  readonly #waits: ((odd: Unattested | undefined) => void)[] = [];
 
-  constructor(capturing: Promise<Capturing> = Promise.resolve(this.capturing())) {
-    this.gate = new TurnGate({ capturing, holdLimit: LIMIT, tell: (told) => this.log.push(shown(told)) });
+  constructor(capturing: Promise<Capturing> = Promise.resolve(this.capturing()), attestFirst = false) {
+    this.gate = new TurnGate({
+      capturing,
+      holdLimit: LIMIT,
+      tell: (told) => this.log.push(shown(told)),
+      ...(attestFirst
+        ? { attested: () => new Promise<Unattested | undefined>((done) => this.#waits.push(done)) }
+        : {}),
+    });
+  }
+
+  /** What calls wait for is acknowledged, or is not to be waited for any more. */
+  async acknowledged(odd?: Unattested): Promise<void> {
+    await settled();
+    for (const done of this.#waits.splice(0)) done(odd);
+    await settled();
   }
 
   capturing(): Capturing {
@@ -65,7 +81,9 @@ class Bench {
   }
 
   client(name: string, ...messages: readonly Message[]): void {
-    this.gate.client(content(...messages), () => this.log.push(name));
+    this.gate.client(content(...messages), (odd) =>
+      this.log.push(odd === undefined ? name : `${name} ${odd}`),
+    );
   }
 
   server(name: string, ...messages: readonly Message[]): void {
@@ -265,17 +283,81 @@ test('the end waits for the last look, but not longer than it is told to', async
   expect(bench.happened()).toEqual(['pre1:a', '1', 'close:TIME_UP']);
 });
 
-describe('whatever happens, in whatever order', () => {
-  type Step = readonly ['call' | 'ping' | 'cancel' | 'answer' | 'took' | 'limit' | 'batch', number];
+describe('where the log has to have acknowledged the state before a call', () => {
+  const attesting = async (): Promise<Bench> => {
+    const bench = new Bench(undefined, true);
+    await bench.took('a');
+    bench.happened();
+    return bench;
+  };
+
+  test('the call waits for that too, with those that come meanwhile; other frames and answers do not', async () => {
+    const bench = await attesting();
+    bench.client('1', call(1));
+    await bench.took('a');
+    bench.client('2', call(2));
+    bench.client('cancel 2', cancel(2));
+    bench.client('ping', ping(9));
+    // The limit on states is not one on this.
+    vi.advanceTimersByTime(LIMIT);
+    expect(bench.happened()).toEqual(['pre1:a', 'ping']);
+    await bench.acknowledged();
+    expect(bench.happened()).toEqual(['1', '2', 'cancel 2']);
+    bench.client('3', call(3));
+    bench.server('r1', answer(1));
+    bench.server('r3', answer(3));
+    await bench.took('b');
+    expect(bench.happened()).toEqual(['3', 'r1', 'r3', 'post1/3:b']);
+  });
+
+  test('without it, each call of the group goes with why', async () => {
+    const bench = await attesting();
+    bench.client('1', call(1));
+    await bench.took('a');
+    await bench.acknowledged('ATTEST_TIME_UP');
+    bench.client('2', call(2));
+    bench.client('ping', ping(9));
+    expect(bench.happened()).toEqual(['pre1:a', '1 ATTEST_TIME_UP', '2 ATTEST_TIME_UP', 'ping']);
+  });
+
+  test('where there is no state, nothing is waited for', async () => {
+    const bench = await attesting();
+    bench.client('1', call(1));
+    await settled();
+    vi.advanceTimersByTime(LIMIT);
+    expect(bench.happened()).toEqual(['pre1:HOLD_LIMIT', '1 ATTEST_NO_STATE']);
+    bench.server('r1', answer(1));
+    await bench.took('b');
+    bench.happened();
+    bench.gate.client(content(call(2)), (odd) => bench.log.push(`2 ${odd ?? ''}`), true);
+    expect(bench.happened()).toEqual(['pre2:NOT_HELD', '2 ATTEST_NOT_HELD']);
+  });
+
+  test('the end of the run does not wait', async () => {
+    const bench = await attesting();
+    bench.client('1', call(1));
+    await bench.took('a');
+    const closing = bench.gate.close(new AbortController().signal, 1_000);
+    await bench.took('c');
+    await closing;
+    expect(bench.happened()).toEqual(['pre1:a', '1 ATTEST_TIME_UP', 'close:c drift']);
+  });
+});
+
+describe.each([false, true])('whatever happens, in whatever order (attest first: %s)', (attestFirst) => {
+  type Step = readonly ['call' | 'ping' | 'cancel' | 'answer' | 'took' | 'limit' | 'batch' | 'ack', number];
   const step = fc.tuple(
-    fc.constantFrom<Step[0]>('call', 'call', 'ping', 'cancel', 'answer', 'answer', 'took', 'limit', 'batch'),
+    fc.constantFrom<Step[0]>(
+      ...(['call', 'call', 'ping', 'cancel', 'answer', 'answer', 'took', 'limit', 'batch'] as const),
+      ...(attestFirst ? (['ack'] as const) : []),
+    ),
     fc.nat(30),
   );
 
   test('every frame goes once, at once where it may, calls in their order and inside their states', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
-        const bench = new Bench();
+        const bench = new Bench(undefined, attestFirst);
         const all: string[] = [];
         const gone: string[] = [];
         const sent: number[] = [];
@@ -308,10 +390,15 @@ describe('whatever happens, in whatever order', () => {
             bench.server(`answer ${id}`, answer(id));
           } else if (what === 'took') await bench.took(String(pick));
           else if (what === 'limit') vi.advanceTimersByTime(LIMIT);
+          else if (what === 'ack') await bench.acknowledged();
           note();
         }
-        for (let more = 0; more < 6; more++) await bench.took('end');
-        note();
+        for (let more = 0; more < 6; more++) {
+          await bench.took('end');
+          await bench.acknowledged();
+        }
+        for (const [at, each] of [...gone, ...bench.happened()].entries())
+          gone[at] = each.replace(/ ATTEST_NO_STATE$/, '');
         const frames = gone.filter((each) => /^(call|ping|cancel|answer) /.test(each));
         expect([...frames].sort()).toEqual([...all].sort());
         expect(frames.filter((each) => each.startsWith('call'))).toEqual(sent.map((id) => `call ${id}`));

@@ -61,6 +61,11 @@ export class Epoch {
     return this.#writer.dropped;
   }
 
+  /** Whether the last line that was made is in the spool, so that it will be sent. */
+  get spooled(): boolean {
+    return this.#writer.spooled;
+  }
+
   /** Appends one envelope and returns its `seq`, by which it stays known even when it did not get into the spool. */
   append(draft: Draft): number {
     return this.#writer.append(draft);

@@ -29,10 +29,14 @@ export type ForwardEvent =
       readonly sink: string;
       readonly epoch: string;
       readonly lines: number;
+      /** `seq` of the first and of the last of them. */
+      readonly seqs: readonly [number, number];
       readonly duplicates: number;
       /** Index of the first line that is in the log, and of the last. */
       readonly indexes: readonly [number, number] | undefined;
       readonly head: SignedHead;
+      /** From asking to the verified acknowledgement, milliseconds. */
+      readonly ms: number;
     }
   | {
       readonly type: 'refused';
@@ -70,6 +74,10 @@ export class Forwarder {
   /** Waits for lines, and pauses of any reason: what `wake`, and what `hurry` and `stop`, put an end to. */
   readonly #waiting = new Set<() => void>();
   readonly #pausing = new Set<() => void>();
+  /** Of the pauses, those for more lines to come. */
+  readonly #lingering = new Set<() => void>();
+  /** Somebody waits for a line that is in a spool: nothing lingers until it is read. */
+  #urgent = false;
   #stopped: ClientError | undefined;
   #hurry = false;
   #lines = BATCH.lines;
@@ -94,6 +102,13 @@ export class Forwarder {
   wake(): void {
     this.#wakes++;
     for (const interrupt of this.#waiting) interrupt();
+  }
+
+  /** The same where somebody waits for the acknowledgement: what is there now is not kept back for more to come. */
+  urge(): void {
+    this.#urgent = true;
+    this.wake();
+    for (const interrupt of this.#lingering) interrupt();
   }
 
   /**
@@ -209,6 +224,7 @@ export class Forwarder {
   async #send(spool: Spool, batch: Batch): Promise<void> {
     const { sink, epoch } = spool.record;
     const before = this.#heads.read();
+    const began = performance.now();
     const ack = await append(this.#options, {
       sink,
       epoch,
@@ -238,9 +254,11 @@ export class Forwarder {
       sink,
       epoch,
       lines: batch.lines.length,
+      seqs: [batch.seqs[0] as number, batch.seqs.at(-1) as number],
       duplicates,
       indexes: indexes.length === 0 ? undefined : [Math.min(...indexes), Math.max(...indexes)],
       head: ack.head,
+      ms: performance.now() - began,
     });
   }
 
@@ -320,19 +338,22 @@ export class Forwarder {
         this.#waiting.add(woken);
       });
     }
-    await this.#pause(this.#hurry ? 1 : LINGER);
+    if (!this.#urgent) await this.#pause(this.#hurry ? 1 : LINGER, this.#lingering);
+    this.#urgent = false;
   }
 
-  /** A time that `hurry` and `stop` cut short. */
-  async #pause(ms: number): Promise<void> {
+  /** A time that `hurry` and `stop` cut short, and whoever goes over `also`. */
+  async #pause(ms: number, also?: Set<() => void>): Promise<void> {
     await new Promise<void>((resolve) => {
       const over = (): void => {
         clearTimeout(timer);
         this.#pausing.delete(over);
+        also?.delete(over);
         resolve();
       };
       const timer = setTimeout(over, ms);
       this.#pausing.add(over);
+      also?.add(over);
     });
   }
 }

@@ -99,6 +99,11 @@ export class LineWriter {
     return this.#dropped;
   }
 
+  /** Whether the last line that was written is in the spool. */
+  get spooled(): boolean {
+    return this.#hole === undefined && this.#fd !== undefined;
+  }
+
   /** Lines that the policy kept from being sent. */
   get filtered(): number {
     return this.#filtered;
