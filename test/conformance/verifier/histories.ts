@@ -1,0 +1,280 @@
+import { keyed, type LogSink, SessionLog } from '@belay/testkit';
+import fc from 'fast-check';
+
+/** A log as bytes, and the sizes and times that it is asked about. */
+export interface History {
+  readonly log: string;
+  readonly entries: readonly Buffer[];
+  readonly asks: readonly { readonly size: number; readonly time: string }[];
+}
+
+const SESSIONS = ['run-1', 'run-2'] as const;
+const CALLS = ['a', 'b', 'c'] as const;
+
+/** What every sink of a history may be. */
+const who = [
+  ['proxy', { kind: 'proxy', domain: 'desk', required: true }],
+  ['hook', { kind: 'hook', domain: 'vendor', required: true }],
+  ['otlp', { kind: 'otlp', domain: 'vendor' }],
+  ['plain', { kind: 'proxy', keyed: false, domain: 'desk' }],
+  ['verifier', { kind: 'verifier', role: 'verifier', domain: 'lab' }],
+  ['agent', { role: 'agent', keyed: false, declared: false }],
+  ['7', { kind: 'other', role: 'sink' }],
+] as const;
+
+const act = fc.record({
+  sink: fc.nat(who.length - 1),
+  what: fc.oneof(
+    { weight: 8, arbitrary: fc.constantFrom('call', 'result') },
+    { weight: 3, arbitrary: fc.constantFrom('state', 'verdict', 'replayed', 'both') },
+    { weight: 2, arbitrary: fc.constantFrom('session.open', 'session.close', 'heartbeat', 'note', 'claim') },
+    { weight: 1, arbitrary: fc.constantFrom('epoch.close', 'restart', 'copy', 'second', 'unsigned', 'gap') },
+    { weight: 1, arbitrary: fc.constantFrom('label', 'policy', 'declare', 'issue') },
+  ),
+  session: fc.constantFrom(...SESSIONS, SESSIONS[0], SESSIONS[0], undefined),
+  call: fc.constantFrom(...CALLS, undefined),
+  weak: fc.integer({ min: 0, max: 5 }),
+  match: fc.constantFrom('fit', 'fit', 'fit', 'else', undefined),
+  status: fc.constantFrom('PASS', 'PASS', 'WARN', 'FAIL', 'UNVERIFIED'),
+  lose: fc.oneof({ weight: 20, arbitrary: fc.constant(false) }, { weight: 1, arbitrary: fc.constant(true) }),
+  wait: fc.constantFrom(0, 0, 0, 0, 0, 70_000, 200_000, 4_000_000),
+  n: fc.nat(1_000),
+});
+type Act = typeof act extends fc.Arbitrary<infer T> ? T : never;
+
+const policies = [
+  {},
+  { lateness: 10, heartbeat: 0 },
+  { sessions: [{ kind: 'desk', opens: ['proxy'], required: ['proxy'] }] },
+  {
+    closeTimeout: 100,
+    sessions: [
+      { kind: 'desk', opens: ['hook', '7'], required: ['hook', 'proxy'], members: ['verifier', '7'] },
+      { kind: 'batch', opens: ['plain', 'proxy'], required: ['plain', 'never'], members: [] },
+    ],
+  },
+];
+
+const script = fc.record({
+  policy: fc.constantFrom(...policies, undefined),
+  /** A session as good as they come, before anything else. */
+  good: fc.nat(3),
+  acts: fc.array(act, { maxLength: 70 }),
+  later: fc.integer({ min: 0, max: 8_000 }),
+  cut: fc.integer({ min: 1, max: 100 }),
+  tidy: fc.boolean(),
+});
+export type Script = typeof script extends fc.Arbitrary<infer T> ? T : never;
+export const scripts = script;
+
+class Course {
+  readonly log = new SessionLog();
+  readonly sinks: LogSink[];
+  readonly #auditors: string[];
+
+  constructor(policy: unknown) {
+    const { log } = this;
+    this.#auditors = [log.id('aud'), log.id('aud')];
+    if (policy !== undefined) this.#policy(policy);
+    this.sinks = who.map(([name, options]) => log.sink(name, options));
+    for (const sink of this.sinks) sink.open();
+  }
+
+  #policy(policy: unknown): void {
+    const by = this.log.id('adm');
+    this.log.state({ kind: 'policy.set', v: 1, policy: policy as Record<string, never>, by });
+  }
+
+  /** Calls that two sinks saw and a verifier ran again. */
+  honest(calls: number, session: string): void {
+    const [proxy, hook, , , verifier] = this.sinks as [LogSink, LogSink, LogSink, LogSink, LogSink];
+    for (const sink of [proxy, hook]) sink.say('session.open', { session });
+    const done: Record<string, unknown>[] = [];
+    for (let n = 0; n < calls; n++) {
+      const said = { session, call: keyed(`good ${n}`) };
+      const pre = proxy.say('state', { session, attrs: { state: keyed('s'), phase: 'pre' } });
+      const call = proxy.say('call', { ...said, match: keyed('args') });
+      hook.say('call', { ...said, match: keyed('args') });
+      const result = proxy.say('result', { ...said, match: keyed('result') });
+      hook.say('result', { ...said, match: keyed('result') });
+      done.push({ ...said, attrs: { status: 'PASS', ...this.#cite({ pre, call, result }) } });
+    }
+    for (const sink of [proxy, hook]) sink.stated('session.close', { session });
+    for (const said of done) verifier.say('verdict', said);
+    verifier.stated('session.close', { session });
+  }
+
+  #cite(at: Readonly<Record<string, number>>): Record<string, unknown> {
+    const cited = Object.entries(at).flatMap(([part, index]) =>
+      index < 0
+        ? []
+        : [
+            [`${part}_index`, index],
+            [`${part}_leaf`, this.log.leaf(index)],
+          ],
+    );
+    return { mode: 'isolated', replays: 2, ...(Object.fromEntries(cited) as object) };
+  }
+
+  #last(kind: string, call?: string): number {
+    return this.log.entries.findLastIndex(
+      (entry) =>
+        entry.by === 'sender' &&
+        entry.envelope.kind === kind &&
+        (call === undefined || entry.envelope.call === call),
+    );
+  }
+
+  do({ sink: which, what, session, call: word, weak, match, status, lose, wait, n }: Act): void {
+    const { log } = this;
+    log.now += wait;
+    const sink = this.sinks[which] as LogSink;
+    const call = word === undefined ? undefined : weak < 2 ? `weak:${keyed(`${word} ${weak}`)}` : keyed(word);
+    const said = (kind: string, part = match): Parameters<LogSink['say']>[1] => ({
+      session,
+      ...(call === undefined ? {} : { call }),
+      ...(part === undefined ? {} : { match: keyed(part === 'fit' ? `${word ?? ''} ${kind}` : part) }),
+      ...(weak === 1 ? { attrs: { tool: 'ls' } } : {}),
+    });
+    switch (what) {
+      case 'call':
+      case 'result':
+        sink.say(what, said(what), lose);
+        break;
+      case 'both':
+        for (const each of this.sinks.slice(0, 2)) {
+          for (const kind of ['call', 'result']) each.say(kind, said(kind, 'fit'), lose);
+        }
+        break;
+      case 'state':
+        sink.say(what, {
+          session,
+          attrs: { state: keyed(`s ${n % 2}`), phase: n % 3 === 0 ? 'post' : 'pre' },
+        });
+        break;
+      case 'verdict':
+      case 'replayed': {
+        const by = what === 'replayed' ? (this.sinks[4] as LogSink) : sink;
+        const at = {
+          pre: this.#last('state'),
+          call: this.#last('call', call),
+          result: this.#last('result', call),
+        };
+        const odd = [
+          {},
+          {},
+          {},
+          { mode: 'none' },
+          { replays: 0 },
+          { call_index: 99_999 },
+          { pre: keyed('s 1') },
+          { result_leaf: log.leaf(0) },
+        ][n % 8];
+        const attrs = {
+          status,
+          ...(n % 5 === 0 ? { cause: `CAUSE_${n % 3}` } : {}),
+          ...this.#cite(at),
+          ...odd,
+        };
+        by.say('verdict', { session, ...(call === undefined ? {} : { call }), attrs }, lose);
+        break;
+      }
+      case 'session.open':
+      case 'claim':
+        sink.say(what, { session }, lose);
+        break;
+      case 'note':
+        sink.say('x.note', { session, attrs: { n } }, lose);
+        break;
+      case 'session.close':
+        sink.stated(what, { session, ...(n % 9 === 0 ? { attrs: { dropped: 3 } } : {}) }, lose);
+        break;
+      case 'heartbeat':
+        sink.stated(what, n % 7 === 0 ? { attrs: { root: log.leaf(0) } } : {}, lose);
+        break;
+      case 'epoch.close':
+        sink.stated(what, {}, lose);
+        if (n % 4 !== 0) sink.open(n % 5 === 0);
+        break;
+      case 'restart':
+        sink.open(lose || n % 3 === 0);
+        break;
+      case 'copy': {
+        // The sink's state was put back: an epoch that says it follows the same one.
+        const before = log
+          .sent()
+          .findLast(({ envelope }) => envelope.sink === sink.by.sink && envelope.seq === 1);
+        const attrs = { ...before?.envelope.attrs, ...(n % 2 === 0 ? { counter: n % 5 } : {}) };
+        sink.epoch = log.ulid();
+        log.append(sink.line('epoch.open', { attrs }, 1), sink.by);
+        break;
+      }
+      case 'second': {
+        const first = log.sent().find(({ envelope }) => envelope.sink === sink.by.sink);
+        if (first === undefined) break;
+        const line = sink.line('claim', { session, attrs: { bytes: n } }, first.envelope.seq);
+        log.append(line, sink.by, first.line.index);
+        break;
+      }
+      case 'unsigned':
+        log.append(sink.line('session.open', { session }), { ...sink.by, signed: undefined });
+        sink.say('x.note', { session }, true);
+        break;
+      case 'gap': {
+        const first = Math.max(1, sink.size - (n % 4));
+        sink.say('gap', {
+          attrs: { first, last: sink.size, reason: 'overflow', hashes: n % 2 ? [log.leaf(0)] : [] },
+        });
+        break;
+      }
+      case 'label':
+        log.state({
+          kind: 'label.set',
+          v: 1,
+          session: session ?? 'run-1',
+          ...(call === undefined ? {} : { call: n % 3 === 0 ? keyed('good 0') : call }),
+          says: n % 2 === 0 ? 'violated' : 'not_violated',
+          by: this.#auditors[n % 2] as string,
+        });
+        break;
+      case 'policy':
+        this.#policy(policies[n % policies.length]);
+        break;
+      case 'declare':
+        log.state({
+          kind: 'sink.declared',
+          v: 1,
+          sink: n % 2 === 0 ? 'new' : sink.by.sink,
+          required: n % 3 === 0,
+          ...(n % 5 === 0 ? { heartbeat: 30 } : {}),
+          ...(n % 4 === 0 ? { sinkKind: 'hook', domain: `dom${n % 3}` } : {}),
+          by: log.id('adm'),
+        });
+        break;
+      case 'issue': {
+        const role = (['agent', 'sink', 'verifier'] as const)[n % 3] as 'agent';
+        const domain = n % 2 === 0 ? { domain: 'vendor' } : {};
+        log.state({ kind: 'token.issued', v: 1, token: sink.by.token, role, ...domain, by: log.id('adm') });
+        break;
+      }
+    }
+  }
+}
+
+/** Runs a script: a log of several sinks, good and bad, of sessions, verdicts, labels, policies. */
+export function historyOf({ policy, good, acts, later, cut, tidy }: Script): History {
+  const course = new Course(policy);
+  if (good > 0) course.honest(good, 'run-1');
+  for (const each of acts) course.do(each);
+  if (tidy) for (const sink of course.sinks) sink.stated('epoch.close');
+  const { log } = course;
+  const size = log.bytes.length;
+  const part = Math.max(1, Math.floor((size * cut) / 100));
+  const at = (seconds: number): string => new Date(log.now + seconds * 1_000).toISOString();
+  const asks = [
+    { size: part, time: log.entries[part - 1]?.line.received as string },
+    { size, time: at(later / 40) },
+    { size, time: at(later) },
+  ];
+  return { log: log.entries[0]?.line.log as string, entries: log.bytes, asks };
+}
