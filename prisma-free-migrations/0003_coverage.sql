@@ -1,16 +1,23 @@
 -- Coverage, sessions, receipts of sessions, exports and webhooks.
 
--- Lines that came after the close of their epoch, or past the lateness window: part of what the collector's line says.
+-- Lines that came longer after the close of their epoch than the policy allows: part of what the collector's line says.
 alter table runs add column late boolean not null default false;
+-- When the epoch.close that was appended last came. Not known of epochs that were closed before this migration: what
+-- comes for them is not marked, and its times still show that it was late.
 alter table epochs add column closed timestamptz;
 
--- Every policy that was set, by the index of its entry; entry 0 is the one of the genesis.
+-- Every policy that was set, by the index of its entry and as that has it; entry 0 is the one of the genesis. Before this
+-- migration an entry said no more than whether the log is public: whoever reads a policy writes the defaults out.
 create table policies (
   log    bigint not null references logs,
   index  bigint not null,
   policy jsonb not null,
   primary key (log, index)
 );
+insert into policies (log, index, policy)
+select e.log, e.index, (convert_from(e.line, 'UTF8')::json -> 'policy')::jsonb
+from runs r join entries e on e.log = r.log and e.index >= r.first and e.index < r.first + r.count
+where r.sink = 0 and convert_from(e.line, 'UTF8')::json ->> 'kind' in ('log.genesis', 'policy.set');
 
 create table labels (
   log     bigint not null references logs,
@@ -177,7 +184,6 @@ grant select on policies, labels, statements, reconciled, epoch_states, sink_sta
 grant select (id, log, url, events, by, created, removed) on webhooks to belay_gateway, belay_collector;
 grant select on webhooks to belay_worker;
 grant insert on policies, labels, statements to belay_collector;
-grant update (closed) on epochs to belay_collector;
 grant select, insert, update, delete on session_epochs to belay_worker;
 grant insert, update, delete on reconciled, epoch_states, sink_states, sessions, session_runs to belay_worker;
 grant insert on jobs to belay_gateway;

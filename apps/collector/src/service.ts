@@ -12,11 +12,13 @@ import {
   type ReceiptReply,
   type ReceiptScope,
 } from '@belay/contracts';
+import { DEFAULT_POLICY } from '@belay/coverage';
 import {
   type Anchor,
   entryMakerOf,
   type LogRecord,
   type LogStore,
+  scopeText,
   Sequencer,
   type SequencerEvent,
   type SequencerLimits,
@@ -90,7 +92,9 @@ export class CollectorService implements CollectorApi {
   }
 
   async change(change: Change): Promise<Outcome<ChangeReply>> {
-    if (change.kind === 'project.create') return this.#sequencer.createProject(change);
+    if (change.kind === 'project.create') {
+      return this.#sequencer.createProject(change, { ...DEFAULT_POLICY, public: change.public });
+    }
     if (change.kind !== 'tenant.create') return this.#sequencer.change(change);
     try {
       const { tenant, name, admin, secretHash } = change;
@@ -201,6 +205,7 @@ export class CollectorService implements CollectorApi {
       digest,
       bytes: bytes.toString('utf8'),
       created: this.#parts.now(),
+      disposition: null,
     };
     const recorded = await this.#sequencer.recordReceipt(log.project, receipt, {
       kind: 'receipt.issued',
@@ -212,7 +217,7 @@ export class CollectorService implements CollectorApi {
     if (recorded.ok) return { ok: true, value: toReply(receipt) };
     // Another collector may have stored the same receipt in the meantime.
     const other = await store.receipt(log, text, checkpoint.size);
-    return other ? { ok: true, value: toReply(other) } : recorded;
+    return other ? { ok: true, value: toReply(other) } : (recorded as Outcome<never>);
   }
 
   async #entries(log: LogRecord, first: number, count: number): Promise<Buffer[]> {
@@ -232,10 +237,6 @@ export class CollectorService implements CollectorApi {
     }
     return entries;
   }
-}
-
-function scopeText(scope: ReceiptScope): string {
-  return scope.type === 'event' ? `event:${scope.index}` : `range:${scope.first}+${scope.count}`;
 }
 
 function wrongScope(first: number, count: number): CollectorFault | null {

@@ -16,6 +16,7 @@ import type {
   ReceiptReply,
   ReceiptScope,
   RecordReply,
+  StaleFault,
   StatementRecord,
 } from './rpc.js';
 
@@ -312,7 +313,7 @@ export function decodePayload(frame: Buffer): PayloadRequest {
 
 type Reply = Ack | ChangeReply | CheckpointReply | ReceiptReply | RecordReply | IssueReply | ExportReply;
 
-export function encodeOutcome(outcome: Outcome<Reply, { readonly kind: string }>): Buffer {
+export function encodeOutcome(outcome: Outcome<Reply, CollectorFault | StaleFault>): Buffer {
   return Buffer.from(JSON.stringify(outcome, binaryAsBase64));
 }
 

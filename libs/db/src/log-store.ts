@@ -1,5 +1,7 @@
+import { DEFAULT_POLICY, readPolicy } from '@belay/coverage';
 import {
   type AuditorState,
+  type EpochMark,
   type Head,
   type LogConfig,
   type LogRecord,
@@ -12,7 +14,9 @@ import {
   type StateChange,
   type StoredCheckpoint,
   type StoredConflict,
+  type StoredLabel,
   type StoredReceipt,
+  type StoredStatement,
   StoreRefusal,
   type TokenState,
 } from '@belay/log';
@@ -152,13 +156,38 @@ export class PgLogStore implements LogStore {
     return hashes;
   }
 
-  async nextSeq(log: LogRecord, sink: number, epoch: string): Promise<number> {
+  async epoch(log: LogRecord, sink: number, epoch: string): Promise<EpochMark> {
     const { rows } = await this.#reads.query({
       name: 'read_watermark',
-      text: 'select next_seq from epochs where log = $1 and sink = $2 and epoch = $3',
+      text: 'select next_seq, closed from epochs where log = $1 and sink = $2 and epoch = $3',
       values: [log.log, sink, epochToUuid(epoch)],
     });
-    return (rows[0] as { next_seq: number } | undefined)?.next_seq ?? 1;
+    return toMark((rows[0] as MarkRow | undefined) ?? { next_seq: null, closed: null });
+  }
+
+  async policies(log: LogRecord): Promise<number[]> {
+    const { rows } = await this.#reads.query({
+      text: 'select index from policies where log = $1 order by index',
+      values: [log.log],
+    });
+    return (rows as { index: number }[]).map(({ index }) => index);
+  }
+
+  async labels(log: LogRecord): Promise<StoredLabel[]> {
+    const { rows } = await this.#reads.query({
+      text: 'select index, session, call, says, auditor from labels where log = $1 order by index',
+      values: [log.log],
+    });
+    return rows as StoredLabel[];
+  }
+
+  async statement(log: LogRecord, digest: Buffer): Promise<StoredStatement | null> {
+    const { rows } = await this.#reads.query({
+      name: 'read_statement',
+      text: 'select index, bytes from statements where log = $1 and digest = $2',
+      values: [log.log, digest],
+    });
+    return (rows[0] as StoredStatement | undefined) ?? null;
   }
 
   async checkpoint(log: LogRecord, size = Number.MAX_SAFE_INTEGER): Promise<StoredCheckpoint | null> {
@@ -174,7 +203,7 @@ export class PgLogStore implements LogStore {
   async receipt(log: LogRecord, scope: string, asOf?: number): Promise<StoredReceipt | null> {
     const { rows } = await this.#reads.query({
       name: 'read_receipt',
-      text: `select id, scope, as_of, digest, bytes, index, created from receipts
+      text: `select id, scope, as_of, digest, bytes, index, created, disposition from receipts
              where log = $1 and scope = $2 and as_of = coalesce($3::bigint, as_of) order by as_of desc limit 1`,
       values: [log.log, scope, asOf ?? null],
     });
@@ -187,6 +216,7 @@ export class PgLogStore implements LogStore {
           bytes: string;
           index: number;
           created: Date;
+          disposition: string | null;
         }
       | undefined;
     if (!row) return null;
@@ -219,14 +249,14 @@ class PgLogTx implements LogTx {
     return readConfig(this.#client, this.record);
   }
 
-  async epochs(keys: readonly { sink: number; epoch: string }[]): Promise<number[]> {
+  async epochs(keys: readonly { sink: number; epoch: string }[]): Promise<EpochMark[]> {
     const { rows } = await this.#client.query({
       name: 'read_epochs',
-      text: `select coalesce(e.next_seq, 1) as next from unnest($2::int[], $3::uuid[]) with ordinality as k(sink, epoch, o)
+      text: `select e.next_seq, e.closed from unnest($2::int[], $3::uuid[]) with ordinality as k(sink, epoch, o)
              left join epochs e on e.log = $1 and e.sink = k.sink and e.epoch = k.epoch order by k.o`,
       values: [this.record.log, keys.map((key) => key.sink), keys.map((key) => epochToUuid(key.epoch))],
     });
-    return rows.map((row: { next: number }) => row.next);
+    return rows.map(toMark);
   }
 
   async runs(sink: number, epoch: string, seqs: readonly number[]): Promise<Run[]> {
@@ -280,6 +310,27 @@ class PgLogTx implements LogTx {
       values: [this.record.log, indexes],
     });
     return rows.map(toRun);
+  }
+
+  async statements(digests: readonly Buffer[]): Promise<Map<string, number>> {
+    const { rows } = await this.#client.query({
+      name: 'read_statements',
+      text: 'select digest, index from statements where log = $1 and digest = any($2::bytea[])',
+      values: [this.record.log, encodeByteaArray(digests)],
+    });
+    return new Map(
+      rows.map((row: { digest: Buffer; index: number }) => [row.digest.toString('hex'), row.index]),
+    );
+  }
+
+  async lastReceipt(scope: string): Promise<Pick<StoredReceipt, 'asOf' | 'digest'> | null> {
+    const { rows } = await this.#client.query({
+      name: 'read_last_receipt',
+      text: 'select as_of, digest from receipts where log = $1 and scope = $2 order by as_of desc limit 1',
+      values: [this.record.log, scope],
+    });
+    const row = rows[0] as { as_of: number; digest: Buffer } | undefined;
+    return row ? { asOf: row.as_of, digest: row.digest } : null;
   }
 
   async write(write: LogWrite): Promise<void> {
@@ -340,6 +391,8 @@ class PgLogTx implements LogTx {
         head.root,
         Buffer.concat(head.frontier),
         head.config,
+        runs.map((run) => run.late),
+        write.epochs.map(({ closed }) => (closed === null ? null : new Date(closed))),
       ],
     });
     if (rowCount !== 1) throw new Error(`the head of log ${this.record.id} moved under its lock`);
@@ -409,14 +462,36 @@ class PgLogTx implements LogTx {
         );
         return;
       }
-      case 'policy.set':
-        await run('update logs set public = $2 where log = $1', [log, change.public]);
+      case 'policy.set': {
+        const { policy, index } = change;
+        await run('update logs set public = $2 where log = $1', [log, policy.public]);
+        await run('insert into policies (log, index, policy) values ($1, $2, $3)', [
+          log,
+          index,
+          JSON.stringify(policy),
+        ]);
+        return;
+      }
+      case 'label.set': {
+        const { index, session, call, says, auditor } = change.label;
+        await run(
+          'insert into labels (log, index, session, call, says, auditor) values ($1, $2, $3, $4, $5, $6)',
+          [log, index, session, call, says, auditor],
+        );
+        return;
+      }
+      case 'coverage.stated':
+        await this.#client.query({
+          name: 'write_statement',
+          text: 'insert into statements (log, digest, index, bytes) values ($1, $2, $3, $4)',
+          values: [log, change.digest, change.index, change.bytes],
+        });
         return;
       case 'receipt.issued': {
         const { receipt } = change;
         await run(
-          `insert into receipts (id, log, scope, as_of, digest, bytes, index, created)
-           values ($1, $2, $3, $4, $5, $6, $7, $8)`,
+          `insert into receipts (id, log, scope, as_of, digest, bytes, index, created, disposition)
+           values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
           [
             receipt.id,
             log,
@@ -426,6 +501,7 @@ class PgLogTx implements LogTx {
             receipt.bytes,
             receipt.index,
             new Date(receipt.created),
+            receipt.disposition,
           ],
         );
       }
@@ -437,7 +513,7 @@ const NO_ENTRIES: Head = { size: 0, root: EMPTY_ROOT, frontier: [], received: 0,
 const HEAD_OF = 'select size, root, frontier, received, config from heads where log =';
 const LOG_COLUMNS = 'l.log, l.id, l.project, p.tenant, l.origin, l.public_key, l.x5c';
 const RUN_COLUMNS =
-  'first, count, sink, epoch, first_seq, token, role, received, signed, batch_seq, batch_count, signature, conflict';
+  'first, count, sink, epoch, first_seq, token, role, received, signed, batch_seq, batch_count, signature, conflict, late';
 
 /** Entries, runs, watermarks and head in one round trip; one row is updated unless the head moved. */
 const WRITE_COMMIT = `
@@ -446,16 +522,17 @@ with e as (
   select $1, $2 + t.o - 1, t.line from unnest($3::bytea[]) with ordinality as t(line, o)
 ), r as (
   insert into runs (log, first, count, sink, epoch, first_seq, token, role, received, signed, batch_seq, batch_count,
-    signature, conflict)
+    signature, conflict, late)
   select $1, t.first, t.count, t.sink, t.epoch, t.first_seq, t.token, t.role, $11, t.signed, t.batch_seq, t.batch_count,
-    t.signature, t.conflict
+    t.signature, t.conflict, t.late
   from unnest($4::bigint[], $5::int[], $6::int[], $7::uuid[], $8::bigint[], $9::text[], $10::text[], $12::bytea[],
-    $13::bigint[], $14::int[], $15::bytea[], $16::bigint[])
-    as t(first, count, sink, epoch, first_seq, token, role, signed, batch_seq, batch_count, signature, conflict)
+    $13::bigint[], $14::int[], $15::bytea[], $16::bigint[], $24::boolean[])
+    as t(first, count, sink, epoch, first_seq, token, role, signed, batch_seq, batch_count, signature, conflict, late)
 ), p as (
-  insert into epochs (log, sink, epoch, next_seq)
-  select $1, t.sink, t.epoch, t.next from unnest($17::int[], $18::uuid[], $19::bigint[]) as t(sink, epoch, next)
-  on conflict (log, sink, epoch) do update set next_seq = excluded.next_seq
+  insert into epochs (log, sink, epoch, next_seq, closed)
+  select $1, t.sink, t.epoch, t.next, t.closed
+  from unnest($17::int[], $18::uuid[], $19::bigint[], $25::timestamptz[]) as t(sink, epoch, next, closed)
+  on conflict (log, sink, epoch) do update set next_seq = excluded.next_seq, closed = excluded.closed
 )
 update heads set size = $20, root = $21, frontier = $22, received = $11, config = $23 where log = $1 and size = $2`;
 
@@ -523,7 +600,14 @@ async function readConfig(db: Queries, log: LogRecord): Promise<LogConfig> {
     text: 'select id, issued_index, revoked_index from auditors where log = $1',
     values: [log.log],
   });
+  const policies = await db.query({
+    name: 'read_policy',
+    text: 'select policy from policies where log = $1 order by index desc limit 1',
+    values: [log.log],
+  });
+  const policy = policies.rows[0] as { policy: unknown } | undefined;
   return {
+    policy: policy ? readPolicy(policy.policy) : DEFAULT_POLICY,
     auditors: new Map(
       auditors.rows.map((row): [string, AuditorState] => [
         row.id as string,
@@ -611,7 +695,17 @@ function toRun(row: Record<string, unknown>): Run {
       signature: row['signature'] as Buffer,
     },
     conflict: row['conflict'] as number | null,
+    late: row['late'] as boolean,
   };
+}
+
+interface MarkRow {
+  readonly next_seq: number | null;
+  readonly closed: Date | null;
+}
+
+function toMark({ next_seq, closed }: MarkRow): EpochMark {
+  return { nextSeq: next_seq ?? 1, closed: closed?.getTime() ?? null };
 }
 
 /** Full tiles never change, so they can be kept as long as there is room; the oldest goes first. */

@@ -103,7 +103,10 @@ class FaultyStore implements LogStore {
   runs: LogStore['runs'] = (log, from, to) => this.inner.runs(log, from, to);
   lines: LogStore['lines'] = (log, from, to) => this.inner.lines(log, from, to);
   tile: LogStore['tile'] = (log, level, n) => this.inner.tile(log, level, n);
-  nextSeq: LogStore['nextSeq'] = (log, sink, run) => this.inner.nextSeq(log, sink, run);
+  epoch: LogStore['epoch'] = (log, sink, run) => this.inner.epoch(log, sink, run);
+  policies: LogStore['policies'] = (log) => this.inner.policies(log);
+  labels: LogStore['labels'] = (log) => this.inner.labels(log);
+  statement: LogStore['statement'] = (log, digest) => this.inner.statement(log, digest);
   checkpoint: LogStore['checkpoint'] = (log, size) => this.inner.checkpoint(log, size);
   receipt: LogStore['receipt'] = (log, scope, asOf) => this.inner.receipt(log, scope, asOf);
   createTenant: LogStore['createTenant'] = (tenant) => this.inner.createTenant(tenant);

@@ -1,9 +1,16 @@
-import { type Entry, type EntryMaker, keyFingerprint, parseEntry } from '@belay/envelope';
+import { createHash } from 'node:crypto';
+import {
+  type CoverageStated,
+  type Entry,
+  type EntryMaker,
+  keyFingerprint,
+  parseEntry,
+} from '@belay/envelope';
 import { CompactRange, EMPTY_ROOT, type Hash, leafHash, TILE_WIDTH } from '@belay/merkle';
 import { formatVkey, ed25519Verifier, openCheckpoint } from '@belay/note';
 import type { Anchor } from './anchor.js';
 import { entryMakerOf } from './entries.js';
-import type { LogRecord, LogStore, Run, StoredCheckpoint } from './store.js';
+import { type LogRecord, type LogStore, type Run, scopeText, type StoredCheckpoint } from './store.js';
 
 /** What the whole-log checker can find wrong. */
 export type FindingCode =
@@ -20,6 +27,9 @@ export type FindingCode =
   | 'head'
   | 'anchor'
   | 'checkpoint'
+  | 'late'
+  | 'statement'
+  | 'receipt'
   | 'genesis';
 
 export interface Finding {
@@ -52,10 +62,13 @@ export interface CheckOptions {
 
 /**
  * Checks a whole log against itself: entries dense and well formed, runs exact, seqs unique, conflicts real, times
- * never backwards, tokens used only between their issue and their revocation, state rows equal to what the entries
- * say, full tiles, head and frontier equal to the recomputed tree, every checkpoint signed and consistent, the
- * anchor not ahead. Memory: O(tokens + sinks + epochs + one chunk). Reads a log that may grow meanwhile up to the
- * head it found first.
+ * never backwards, nothing late without a close before it, tokens used only between their issue and their revocation,
+ * state rows equal to what the entries say, statements stored as they were recorded, receipts of a session or period
+ * each after the last, full tiles, head and frontier equal to the recomputed tree, every checkpoint signed and
+ * consistent, the anchor not ahead. Memory: O(tokens + sinks + epochs + labels + sessions with a receipt + one chunk).
+ * Reads a log that may grow meanwhile up to the head it found first.
+ *
+ * Commits have times of their own only since collectors see to it: in an older log two may share one, which is no fault.
  */
 export async function checkLog(
   store: LogStore,
@@ -88,6 +101,14 @@ class Check {
   readonly #sinks = new Map<string, { key: string | undefined; declared: number | null }>();
   /** Per `<sink> <epoch>`: covered seq ranges, sorted and merged. */
   readonly #seqs = new Map<string, [from: number, to: number][]>();
+  /** Per `<sink> <epoch>`: when its last `epoch.close` came. */
+  readonly #closed = new Map<string, number>();
+  readonly #auditors = new Map<string, 'issued' | 'revoked'>();
+  readonly #policies = new Set<number>();
+  /** By index: what the row of a label has to say. */
+  readonly #labels = new Map<number, string>();
+  /** Digest of the last receipt of each session and period, by `scopeText`. */
+  readonly #issued = new Map<string, string>();
 
   constructor(store: LogStore, log: LogRecord) {
     this.#store = store;
@@ -149,7 +170,7 @@ class Check {
         }
         maker ??= entryMakerOf(log.origin, run, names.get(run.sink));
         const bytes = maker.entry(index, stored.line, run.conflict ?? undefined);
-        this.#entry(run, index, bytes);
+        await this.#entry(run, index, bytes);
         this.#grow(leafHash(bytes));
         entries++;
         if (run.conflict !== null) await this.#conflict(run, index, stored.line);
@@ -175,7 +196,7 @@ class Check {
     return this.#report(head.size, head.root, entries, checkpoints.length);
   }
 
-  #entry(run: Run, index: number, bytes: Buffer): void {
+  async #entry(run: Run, index: number, bytes: Buffer): Promise<void> {
     let entry: Entry;
     try {
       entry = parseEntry(bytes);
@@ -189,7 +210,7 @@ class Check {
       this.#add('genesis', 'entry 0 is not the genesis entry', 0);
     }
     if (entry.by === 'collector') {
-      this.#statement(entry, index);
+      await this.#statement(entry, index);
       return;
     }
     const { envelope, line } = entry;
@@ -213,22 +234,26 @@ class Check {
         `signed by ${line.signed ?? 'nobody'}, the sink's key is ${fingerprint ?? 'none'}`,
         index,
       );
+    const key = `${run.sink} ${run.epoch}`;
+    if (run.late && (this.#closed.get(key) ?? Infinity) >= run.received)
+      this.#add('late', 'is said to be late, and no close of its epoch came before it', index);
     if (run.conflict !== null) return;
+    if (envelope.kind === 'epoch.close') this.#closed.set(key, run.received);
     const seq = run.firstSeq + (index - run.first);
     if (envelope.seq !== seq || envelope.epoch !== run.epoch) {
       this.#add('run', `the run says ${run.epoch}/${seq}, the line ${envelope.epoch}/${envelope.seq}`, index);
     }
-    if (!this.#cover(`${run.sink} ${run.epoch}`, seq))
-      this.#add('seq', `seq ${seq} of epoch ${run.epoch} stands twice`, index);
+    if (!this.#cover(key, seq)) this.#add('seq', `seq ${seq} of epoch ${run.epoch} stands twice`, index);
   }
 
-  #statement(entry: Extract<Entry, { by: 'collector' }>, index: number): void {
+  async #statement(entry: Extract<Entry, { by: 'collector' }>, index: number): Promise<void> {
     const { statement } = entry;
     switch (statement.kind) {
       case 'log.genesis':
         if (index !== 0) this.#add('genesis', 'a second genesis entry', index);
         if (statement.vkey !== formatVkey(this.#log.origin, this.#log.publicKey))
           this.#add('genesis', 'names another key than the log row', index);
+        this.#policies.add(index);
         return;
       case 'token.issued':
         this.#tokens.set(statement.token, {
@@ -249,10 +274,47 @@ class Check {
         this.#sinks.set(statement.sink, { key: statement.key, declared: index });
         return;
       case 'auditor.issued':
+        this.#auditors.set(statement.auditor, 'issued');
+        return;
       case 'auditor.revoked':
+        this.#auditors.set(statement.auditor, 'revoked');
+        return;
       case 'policy.set':
-      case 'receipt.issued':
+        this.#policies.add(index);
+        return;
+      case 'label.set': {
+        const { session, call, says, by } = statement;
+        if (this.#auditors.get(by) !== 'issued')
+          this.#add('state', `auditor ${by} was not one when the label was set`, index);
+        this.#labels.set(index, JSON.stringify([session, call ?? null, says, by]));
+        return;
+      }
+      case 'coverage.stated':
+        await this.#stated(statement, index);
+        return;
+      case 'receipt.issued': {
+        const { scope, receipt, supersedes } = statement;
+        if (scope.type !== 'session' && scope.type !== 'period') return;
+        const last = this.#issued.get(scopeText(scope));
+        if (supersedes !== last)
+          this.#add(
+            'receipt',
+            `supersedes ${supersedes ?? 'nothing'}, the last was ${last ?? 'none'}`,
+            index,
+          );
+        this.#issued.set(scopeText(scope), receipt);
+      }
     }
+  }
+
+  async #stated({ statement, size }: CoverageStated, index: number): Promise<void> {
+    if (size > index) this.#add('statement', `looked at ${size} entries, more than there were`, index);
+    const stored = await this.#store.statement(this.#log, Buffer.from(statement.slice(7), 'hex'));
+    if (!stored) this.#add('statement', `the statement ${statement} is not stored`, index);
+    else if (stored.index !== index)
+      this.#add('statement', `the row of ${statement} names entry ${stored.index}`, index);
+    else if (`sha256:${createHash('sha256').update(stored.bytes).digest('hex')}` !== statement)
+      this.#add('statement', `what is stored as ${statement} has another digest`, index);
   }
 
   async #conflict(run: Run, index: number, line: Buffer): Promise<void> {
@@ -371,11 +433,27 @@ class Check {
     }
     for (const [key, ranges] of this.#seqs) {
       const [sink, epoch] = key.split(' ') as [string, string];
-      const next = await this.#store.nextSeq(this.#log, Number(sink), epoch);
+      const { nextSeq: next, closed } = await this.#store.epoch(this.#log, Number(sink), epoch);
       const last = ranges[ranges.length - 1] as [number, number];
       if (next < last[1])
         this.#add('seq', `the watermark of epoch ${epoch} is ${next}, entries reach ${last[1] - 1}`);
+      // A collector that did not mark late lines did not keep when an epoch was closed; one that still writes may have
+      // closed it since.
+      if (closed !== null && closed <= this.#received && closed !== this.#closed.get(key))
+        this.#add('state', `epoch ${epoch} was not closed when its row says`);
     }
+    const policies = new Set(await this.#store.policies(this.#log));
+    for (const index of this.#policies)
+      if (!policies.delete(index)) this.#add('state', 'the policy set here has no row', index);
+    for (const index of policies) if (index < size) this.#add('state', 'a policy has no entry', index);
+    for (const label of await this.#store.labels(this.#log)) {
+      if (label.index >= size) continue;
+      const { index, session, call, says, auditor } = label;
+      if (this.#labels.get(index) !== JSON.stringify([session, call, says, auditor]))
+        this.#add('state', 'the row of the label is not what its entry says', index);
+      this.#labels.delete(index);
+    }
+    for (const index of this.#labels.keys()) this.#add('state', 'the label set here has no row', index);
   }
 
   #add(code: FindingCode, message: string, index?: number): void {

@@ -4,7 +4,9 @@ import type { Run } from './store.js';
 /** Makes the entries and leaves of a stored run; `sink` is its name, absent for the collector's own. */
 export function entryMakerOf(
   origin: string,
-  run: Pick<Run, 'role' | 'token' | 'received'> & { readonly batch: { readonly fingerprint: string } | null },
+  run: Pick<Run, 'role' | 'token' | 'received' | 'late'> & {
+    readonly batch: { readonly fingerprint: string } | null;
+  },
   sink: string | undefined,
 ): EntryMaker {
   const received = new Date(run.received).toISOString();
@@ -16,5 +18,6 @@ export function entryMakerOf(
     token: run.token,
     sink,
     signed: run.batch?.fingerprint,
+    late: run.late ? true : undefined,
   });
 }

@@ -13,6 +13,7 @@ export {
 export { checkLog, type CheckOptions, type Finding, type FindingCode, type LogReport } from './check.js';
 export { entryMakerOf } from './entries.js';
 export {
+  type CheckedStatement,
   DEFAULT_LIMITS,
   LogBehindAnchor,
   missingLog,
@@ -25,9 +26,11 @@ export {
 export {
   type AuditorState,
   type BatchSignature,
+  type EpochMark,
   type FullTile,
   type Head,
   type LogConfig,
+  type LogPolicy,
   type LogRecord,
   type LogStore,
   type LogTx,
@@ -35,11 +38,14 @@ export {
   type NewLog,
   type Role,
   type Run,
+  scopeText,
   type SinkState,
   type StateChange,
   type StoredCheckpoint,
   type StoredConflict,
+  type StoredLabel,
   type StoredReceipt,
+  type StoredStatement,
   StoreRefusal,
   type TokenState,
 } from './store.js';

@@ -3,10 +3,14 @@ import {
   batchMessage,
   batchRoot,
   type CollectorBody,
+  type CoverageStated,
   type EntryMaker,
   EnvelopeError,
   formatCollectorBody,
   keyFingerprint,
+  parseEnvelope,
+  type PolicyReference,
+  type ReceiptIssued,
 } from '@belay/envelope';
 import type {
   Ack,
@@ -17,6 +21,8 @@ import type {
   CheckpointReply,
   CollectorFault,
   Outcome,
+  RecordReply,
+  StaleFault,
 } from '@belay/contracts';
 import { foldNodes, type Hash, leafHash } from '@belay/merkle';
 import {
@@ -32,8 +38,10 @@ import { type Anchor, AnchorConflict } from './anchor.js';
 import { entryMakerOf } from './entries.js';
 import {
   type BatchSignature,
+  type EpochMark,
   type Head,
   type LogConfig,
+  type LogPolicy,
   type LogRecord,
   type LogStore,
   type LogTx,
@@ -123,14 +131,29 @@ interface PendingAppend {
 
 interface PendingChange {
   readonly kind: 'change';
-  readonly change:
-    | ProjectChange
-    | {
-        readonly kind: 'receipt.store';
-        readonly receipt: Omit<StoredReceipt, 'index'>;
-        readonly body: CollectorBody;
-      };
+  readonly change: ProjectChange;
   readonly resolve: (outcome: Outcome<ChangeReply>) => void;
+}
+
+interface PendingReceipt {
+  readonly kind: 'receipt';
+  readonly receipt: Omit<StoredReceipt, 'index'>;
+  readonly body: ReceiptIssued;
+  readonly resolve: (outcome: Outcome<ChangeReply, CollectorFault | StaleFault>) => void;
+}
+
+/** A statement whose bytes lead to the digest that its body states. */
+export interface CheckedStatement {
+  readonly body: CoverageStated;
+  /** The 32 bytes of `body.statement`. */
+  readonly digest: Buffer;
+  readonly bytes: Buffer;
+}
+
+interface PendingRecord {
+  readonly kind: 'record';
+  readonly statements: readonly CheckedStatement[];
+  readonly resolve: (outcome: Outcome<RecordReply>) => void;
 }
 
 interface PendingSign {
@@ -138,7 +161,9 @@ interface PendingSign {
   readonly resolve: (outcome: Outcome<CheckpointReply>) => void;
 }
 
-type Pending = PendingAppend | PendingChange | PendingSign;
+/** What is a commit of its own. */
+type PendingAlone = PendingChange | PendingReceipt | PendingRecord;
+type Pending = PendingAppend | PendingAlone | PendingSign;
 
 /** What became of one line of a request. */
 interface Placed {
@@ -148,7 +173,7 @@ interface Placed {
 }
 
 /** The part of a run that the collector's line says. */
-type RunFacts = Pick<Run, 'token' | 'role' | 'received' | 'batch' | 'conflict'>;
+type RunFacts = Pick<Run, 'token' | 'role' | 'received' | 'batch' | 'conflict' | 'late'>;
 
 type DraftRun = Omit<Run, 'count'> & { count: number };
 
@@ -185,8 +210,10 @@ interface Mark {
   readonly epoch: string;
   /** Next expected seq, the drafted lines counted. */
   next: number;
-  /** Next expected seq in the store. */
-  readonly stored: number;
+  /** When the epoch was closed last, the drafted lines counted. */
+  closed: number | null;
+  /** What the store has. */
+  readonly stored: EpochMark;
   /** Index of each drafted line that is not a conflict, by seq. */
   readonly drafted: Map<number, number>;
   /** Index of each drafted conflict, by `conflictKey`. */
@@ -202,8 +229,8 @@ class Lane {
   /** The tree of the last commit this process saw; null: read it again. */
   tree: LogTree | null = null;
   config: { readonly version: number; readonly value: LogConfig } | null = null;
-  /** Next expected seq by `<sink> <epoch>`; true as long as `tree` is the locked head. */
-  readonly watermarks = new Map<string, number>();
+  /** By `<sink> <epoch>`; true as long as `tree` is the locked head. */
+  readonly watermarks = new Map<string, EpochMark>();
   committing = false;
   /** Anchor, signature and answers, one commit after the other in commit order. */
   settling: Promise<void> = Promise.resolve();
@@ -281,18 +308,38 @@ export class Sequencer {
   async change(change: ProjectChange): Promise<Outcome<ChangeReply>> {
     const log = await this.#find(change.project);
     if (!log.ok) return log;
-    if (log.value.tenant !== change.tenant) return notFound('project');
+    // An auditor's key is of one project, and names no tenant.
+    if (change.tenant !== undefined && log.value.tenant !== change.tenant) return notFound('project');
     return this.#submit<ChangeReply>(change.project, (resolve) => ({ kind: 'change', change, resolve }), 1);
   }
 
-  /** Stores an issued receipt together with the entry that holds its digest. */
+  /**
+   * Stores an issued receipt together with the entry that holds its digest. Refused: `exists` when there is one of this
+   * scope and `asOf`; `stale` when, of a session or a period, `body.supersedes` is not the digest of the last one, or
+   * `asOf` not beyond its.
+   */
   async recordReceipt(
     project: string,
     receipt: Omit<StoredReceipt, 'index'>,
-    body: CollectorBody,
-  ): Promise<Outcome<ChangeReply>> {
-    const change = { kind: 'receipt.store', receipt, body } as const;
-    return this.#submit<ChangeReply>(project, (resolve) => ({ kind: 'change', change, resolve }), 1);
+    body: ReceiptIssued,
+  ): Promise<Outcome<ChangeReply, CollectorFault | StaleFault>> {
+    return this.#submit<ChangeReply, CollectorFault | StaleFault>(
+      project,
+      (resolve) => ({ kind: 'receipt', receipt, body, resolve }),
+      1,
+    );
+  }
+
+  /**
+   * Writes that statements were made, and stores them, in one commit; those that are stored already keep the index they
+   * have. Refused: `invalid` when one looked at more entries than there are.
+   */
+  async record(project: string, statements: readonly CheckedStatement[]): Promise<Outcome<RecordReply>> {
+    return this.#submit<RecordReply>(
+      project,
+      (resolve) => ({ kind: 'record', statements, resolve }),
+      statements.length,
+    );
   }
 
   /** Signs the present head as a checkpoint. It goes through the same queue, anchor and rule as an ack. */
@@ -307,8 +354,14 @@ export class Sequencer {
     return this.#submit<CheckpointReply>(record.project, (resolve) => ({ kind: 'sign', resolve }), 0);
   }
 
-  /** Creates a project's log: genesis, first append token and auditor key are its first entries. */
-  async createProject(change: Extract<Change, { kind: 'project.create' }>): Promise<Outcome<ChangeReply>> {
+  /**
+   * Creates a project's log: genesis, first append token and auditor key are its first entries. The genesis entry has
+   * the whole policy, so that what a default is today says nothing of logs that were made before.
+   */
+  async createProject(
+    change: Extract<Change, { kind: 'project.create' }>,
+    policy: LogPolicy,
+  ): Promise<Outcome<ChangeReply>> {
     if (this.#closing) return shuttingDown();
     const id = this.#parts.newLogId();
     const origin = `${this.#parts.originPrefix}/${id}`;
@@ -326,9 +379,9 @@ export class Sequencer {
         public: change.public,
       };
       const { tree, record } = await this.#parts.store.transact(log, async (tx) => {
-        const draft = new Draft(0, Math.max(now, tx.head.received));
+        const draft = new Draft(0, nextTime(now, tx.head));
         const vkey = formatVkey(origin, publicKey);
-        const changes: StateChange[] = [];
+        const changes: StateChange[] = [{ kind: 'policy.set', policy, index: 0 }];
         write(draft, tx.record, {
           kind: 'log.genesis',
           v: 1,
@@ -338,7 +391,7 @@ export class Sequencer {
           project: change.project,
           name: change.name,
           x5c: x5c.map((der) => `sha256:${createHash('sha256').update(der).digest('hex')}`),
-          policy: { public: change.public },
+          policy: policy as unknown as PolicyReference,
         });
         const token: Extract<Change, { kind: 'token.issue' }> = {
           kind: 'token.issue',
@@ -403,11 +456,11 @@ export class Sequencer {
     for (const lane of await Promise.all(this.#lanes.values())) await lane?.settling;
   }
 
-  async #submit<T>(
+  async #submit<T, F = CollectorFault>(
     project: string,
-    make: (resolve: (outcome: Outcome<T>) => void) => Pending,
+    make: (resolve: (outcome: Outcome<T, F | CollectorFault>) => void) => Pending,
     lines: number,
-  ): Promise<Outcome<T>> {
+  ): Promise<Outcome<T, F | CollectorFault>> {
     if (this.#closing) return shuttingDown();
     let lane: Lane | null;
     try {
@@ -428,7 +481,7 @@ export class Sequencer {
         },
       };
     }
-    return new Promise<Outcome<T>>((resolve) => {
+    return new Promise((resolve) => {
       const pending = make(resolve);
       if (pending.kind === 'append') preverify(lane, pending);
       lane.queue.push(pending);
@@ -513,13 +566,14 @@ export class Sequencer {
     let lines = 0;
     while (lane.queue.length > 0) {
       const next = lane.queue[0] as Pending;
-      const weight = next.kind === 'append' ? next.request.lines.length : 0;
-      if (batch.length > 0 && (next.kind === 'change' || lines + weight > this.#limits.commitLines)) break;
+      const weight = weightOf(next);
+      const alone = next.kind !== 'append' && next.kind !== 'sign';
+      if (batch.length > 0 && (alone || lines + weight > this.#limits.commitLines)) break;
       lane.queue.shift();
-      lane.queuedLines -= next.kind === 'change' ? 1 : weight;
+      lane.queuedLines -= weight;
       batch.push(next);
       lines += weight;
-      if (next.kind === 'change') break;
+      if (alone) break;
     }
     return batch;
   }
@@ -546,7 +600,7 @@ export class Sequencer {
       committed = await this.#parts.store.transact(lane.record, async (tx) => {
         const tree = await this.#treeAt(lane, tx.head);
         const config = await this.#configAt(lane, tx);
-        const draft = new Draft(tree.size, Math.max(this.#parts.now(), tx.head.received));
+        const draft = new Draft(tree.size, nextTime(this.#parts.now(), tx.head));
         const answers = new Map<Pending, Answer>();
         const changes: StateChange[] = [];
         await readWatermarks(lane, tx, config, batch);
@@ -554,18 +608,12 @@ export class Sequencer {
           if (pending.kind === 'sign') answers.set(pending, { kind: 'sign' });
           else if (pending.kind === 'append')
             answers.set(pending, await place(lane, tx, draft, config, pending));
-          else answers.set(pending, this.#change(lane, draft, config, pending, changes));
+          else answers.set(pending, await carryOut(lane, tx, draft, config, pending, changes));
         }
-        if (draft.lines.length === 0 && changes.length === 0) return { tree, answers, draft };
+        if (draft.lines.length === 0) return { tree, answers, draft };
         const grown = tree.grow(draft.leaves);
-        await tx.write(
-          finish(
-            draft,
-            grown,
-            tx.head.config + (changes.length > 0 || draft.sinks.length > 0 ? 1 : 0),
-            changes,
-          ),
-        );
+        const moved = draft.sinks.length > 0 || changes.some(({ kind }) => CONFIGURES.has(kind));
+        await tx.write(finish(draft, grown, tx.head.config + (moved ? 1 : 0), changes));
         return { tree: grown, answers, draft };
       });
     } catch (error) {
@@ -579,7 +627,8 @@ export class Sequencer {
       return;
     }
     lane.tree = committed.tree;
-    for (const [key, mark] of committed.draft.watermarks) lane.watermarks.set(key, mark.next);
+    for (const [key, { next: nextSeq, closed }] of committed.draft.watermarks)
+      lane.watermarks.set(key, { nextSeq, closed });
     lane.unsettled++;
     lane.settling = lane.settling
       .then(() => this.#settle(lane, committed.tree, committed.answers))
@@ -595,7 +644,8 @@ export class Sequencer {
       let signature: string | undefined;
       for (const [pending, answer] of answers) {
         if (answer.kind === 'fault') {
-          pending.resolve({ ok: false, fault: answer.fault });
+          // Of a receipt only; what waits for anything else is never told that it is stale.
+          pending.resolve({ ok: false, fault: answer.fault as CollectorFault });
         } else if (answer.kind === 'sign') {
           const note = signNote(formatCheckpoint({ origin, size: BigInt(tree.size), root: tree.root }), [
             lane.signers.checkpoint,
@@ -605,7 +655,15 @@ export class Sequencer {
             value: { size: tree.size, root: tree.root.toString('base64'), note },
           });
         } else if (answer.kind === 'changed') {
-          (pending as PendingChange).resolve({ ok: true, value: { index: answer.index, size: tree.size } });
+          (pending as PendingChange | PendingReceipt).resolve({
+            ok: true,
+            value: { index: answer.index, size: tree.size },
+          });
+        } else if (answer.kind === 'recorded') {
+          (pending as PendingRecord).resolve({
+            ok: true,
+            value: { indexes: answer.indexes, size: tree.size },
+          });
         } else {
           signature ??= signatureLine(text, lane.signers.ack).trimEnd();
           const ack = await this.#ack(
@@ -656,6 +714,7 @@ export class Sequencer {
         role: first.run.role as AckRun['role'],
         ...(first.run.batch ? { signed: first.run.batch.fingerprint } : {}),
         ...(first.run.conflict === null ? {} : { conflict: first.run.conflict }),
+        ...(first.run.late ? { late: true } : {}),
         range: { left: left.map(base64), right: right.map(base64) },
       });
       at = to;
@@ -670,34 +729,6 @@ export class Sequencer {
     };
     if (request.head === undefined) return ack;
     return { ...ack, consistency: (await tree.consistency(request.head, read)).map(base64) };
-  }
-
-  #change(
-    lane: Lane,
-    draft: Draft,
-    config: LogConfig,
-    pending: PendingChange,
-    changes: StateChange[],
-  ): Answer {
-    try {
-      const index = draft.size;
-      if (pending.change.kind === 'receipt.store') {
-        write(draft, lane.record, pending.change.body);
-        changes.push({ kind: 'receipt.issued', receipt: { ...pending.change.receipt, index } });
-      } else {
-        changes.push(apply(draft, lane.record, pending.change, config));
-      }
-      return { kind: 'changed', index };
-    } catch (error) {
-      if (error instanceof ChangeRefused) return { kind: 'fault', fault: error.fault };
-      if (error instanceof EnvelopeError) {
-        return {
-          kind: 'fault',
-          fault: { kind: 'refused', code: 'invalid', field: error.field, message: error.message },
-        };
-      }
-      throw error;
-    }
   }
 
   /** The tree at the locked head: what this process has, or what the store adds to it, or read anew. */
@@ -778,14 +809,48 @@ export class Sequencer {
 }
 
 type Answer =
-  | { readonly kind: 'fault'; readonly fault: CollectorFault }
+  | { readonly kind: 'fault'; readonly fault: CollectorFault | StaleFault }
   | { readonly kind: 'sign' }
   | { readonly kind: 'changed'; readonly index: number }
+  | { readonly kind: 'recorded'; readonly indexes: readonly number[] }
   | {
       readonly kind: 'placed';
       readonly placed: readonly (Placed | null)[];
       readonly refused: AppendRequest['refused'];
     };
+
+/**
+ * The time of a commit: later than every commit before it, whatever the clock says. So entries share a time exactly when
+ * they share a commit, and the log itself shows which heads were signed between two of its entries.
+ */
+function nextTime(now: number, head: Head): number {
+  return Math.max(now, head.received + 1);
+}
+
+/** What a pending request counts in the queue. */
+function weightOf(pending: Pending): number {
+  switch (pending.kind) {
+    case 'append':
+      return pending.request.lines.length;
+    case 'record':
+      return pending.statements.length;
+    case 'sign':
+      return 0;
+    case 'change':
+    case 'receipt':
+      return 1;
+  }
+}
+
+/** Changes after which `LogConfig` is another. */
+const CONFIGURES: ReadonlySet<StateChange['kind']> = new Set([
+  'token.issued',
+  'token.revoked',
+  'auditor.issued',
+  'auditor.revoked',
+  'sink.declared',
+  'policy.set',
+]);
 
 /** Asks the store once for every watermark that this commit needs and memory does not have. */
 async function readWatermarks(
@@ -806,7 +871,7 @@ async function readWatermarks(
   }
   if (missing.size === 0) return;
   const next = await tx.epochs([...missing.values()]);
-  [...missing.keys()].forEach((key, at) => lane.watermarks.set(key, next[at] as number));
+  [...missing.keys()].forEach((key, at) => lane.watermarks.set(key, next[at] as EpochMark));
 }
 
 /** Decides for every line of a request whether it is new, and drafts those that are. */
@@ -828,8 +893,16 @@ async function place(
   const key = `${sink} ${request.epoch}`;
   let mark = draft.watermarks.get(key);
   if (!mark) {
-    const next = lane.watermarks.get(key) ?? 1;
-    mark = { sink, epoch: request.epoch, next, stored: next, drafted: new Map(), conflicts: new Map() };
+    const stored = lane.watermarks.get(key) ?? { nextSeq: 1, closed: null };
+    mark = {
+      sink,
+      epoch: request.epoch,
+      next: stored.nextSeq,
+      closed: stored.closed,
+      stored,
+      drafted: new Map(),
+      conflicts: new Map(),
+    };
     draft.watermarks.set(key, mark);
   }
   const facts: RunFacts = {
@@ -838,6 +911,7 @@ async function place(
     received: draft.received,
     batch,
     conflict: null,
+    late: isLate(mark.stored, draft.received, config.policy),
   };
   const maker = entryMakerOf(lane.record.origin, facts, request.sink);
   const earlier = new Earlier(tx, draft, mark, request);
@@ -916,7 +990,7 @@ class Earlier {
   }
 
   async #stored(seq: number): Promise<{ index: number; line: Buffer; run: Run } | undefined> {
-    if (seq >= this.#mark.stored) return undefined;
+    if (seq >= this.#mark.stored.nextSeq) return undefined;
     if (!this.#loaded) await this.#load();
     return this.#lines.get(seq);
   }
@@ -925,7 +999,7 @@ class Earlier {
     this.#loaded = true;
     const { sink, epoch, stored } = this.#mark;
     const { seqs, lines } = this.#request;
-    const low = [...new Set(seqs.filter((seq) => seq !== null && seq < stored))] as number[];
+    const low = [...new Set(seqs.filter((seq) => seq !== null && seq < stored.nextSeq))] as number[];
     const runs = await this.#tx.runs(sink, epoch, low);
     const wanted: { seq: number; index: number; run: Run }[] = [];
     for (const seq of low) {
@@ -985,6 +1059,7 @@ function draftLine(
   draft.leaves.push(leafHash(maker.entry(index, line)));
   mark.drafted.set(seq, index);
   if (seq >= mark.next) mark.next = seq + 1;
+  if (closes(line)) mark.closed = draft.received;
   const open = draft.open;
   // Same facts object: the same request, hence the same token, role, time and signature.
   if (
@@ -1006,6 +1081,32 @@ function draftLine(
     draft.open = { run, facts };
   }
   return { disposition: 'appended', index, run: facts };
+}
+
+/**
+ * By what was there before this commit: all its lines came at one time, so none is later than another. That an epoch
+ * which never closed has said nothing for long is not looked at: the times of its lines show it.
+ */
+function isLate({ closed }: EpochMark, received: number, { lateness }: LogPolicy): boolean {
+  return closed !== null && received - closed > lateness * 1_000;
+}
+
+const CLOSE = Buffer.from('epoch.close');
+const BACKSLASH = 0x5c;
+
+/**
+ * Whether a line is an `epoch.close`. Its kind stands there as it is, or with escapes, which nobody needs to write; so
+ * nearly every line is told by two searches, and only the few that may be one are read.
+ */
+function closes(line: Buffer): boolean {
+  if (!line.includes(CLOSE) && !line.includes(BACKSLASH)) return false;
+  try {
+    return parseEnvelope(line).kind === 'epoch.close';
+  } catch (error) {
+    // The gateway has read it; one of a later version knows more than this collector.
+    if (error instanceof EnvelopeError) return false;
+    throw error;
+  }
 }
 
 function draftConflict(
@@ -1148,14 +1249,105 @@ class Meter {
   }
 }
 
-const NOTHING_YET: LogConfig = { tokens: new Map(), sinks: new Map(), auditors: new Map() };
+const NOTHING_YET: LogConfig = {
+  policy: { public: false, lateness: 0 },
+  tokens: new Map(),
+  sinks: new Map(),
+  auditors: new Map(),
+};
 
 class ChangeRefused extends Error {
-  readonly fault: CollectorFault;
-  constructor(fault: CollectorFault) {
+  readonly fault: CollectorFault | StaleFault;
+  constructor(fault: CollectorFault | StaleFault) {
     super(fault.message);
     this.fault = fault;
   }
+}
+
+/** Drafts what stands alone in its commit. A refusal drafts nothing. */
+async function carryOut(
+  lane: Lane,
+  tx: LogTx,
+  draft: Draft,
+  config: LogConfig,
+  pending: PendingAlone,
+  changes: StateChange[],
+): Promise<Answer> {
+  try {
+    if (pending.kind === 'record') {
+      return { kind: 'recorded', indexes: await state(lane.record, tx, draft, pending.statements, changes) };
+    }
+    const index = draft.size;
+    if (pending.kind === 'change') changes.push(apply(draft, lane.record, pending.change, config));
+    else {
+      await mayIssue(tx, pending);
+      write(draft, lane.record, pending.body);
+      changes.push({ kind: 'receipt.issued', receipt: { ...pending.receipt, index } });
+    }
+    return { kind: 'changed', index };
+  } catch (error) {
+    if (error instanceof ChangeRefused) return { kind: 'fault', fault: error.fault };
+    if (error instanceof EnvelopeError) {
+      return {
+        kind: 'fault',
+        fault: { kind: 'refused', code: 'invalid', field: error.field, message: error.message },
+      };
+    }
+    throw error;
+  }
+}
+
+/** Refuses a receipt that does not follow the last one of its scope. Those of entries follow nothing. */
+async function mayIssue(tx: LogTx, { receipt, body }: PendingReceipt): Promise<void> {
+  const { type } = body.scope;
+  if (type !== 'session' && type !== 'period') return;
+  const last = await tx.lastReceipt(receipt.scope);
+  if (last?.asOf === receipt.asOf) {
+    throw new ChangeRefused(
+      refused('exists', `there is a receipt of this ${type} as of ${last.asOf}`, 'asOf'),
+    );
+  }
+  const follows = last === null ? undefined : `sha256:${last.digest.toString('hex')}`;
+  if (body.supersedes !== follows || (last !== null && receipt.asOf < last.asOf)) {
+    throw new ChangeRefused({
+      kind: 'refused',
+      code: 'stale',
+      field: 'supersedes',
+      message:
+        last === null
+          ? `there is no receipt of this ${type} to supersede`
+          : `the last receipt of this ${type} is ${follows}, as of ${last.asOf}`,
+    });
+  }
+}
+
+/** Drafts the entries of those statements that have none, and returns the indexes of all. */
+async function state(
+  record: LogRecord,
+  tx: LogTx,
+  draft: Draft,
+  statements: readonly CheckedStatement[],
+  changes: StateChange[],
+): Promise<number[]> {
+  const known = await tx.statements(statements.map(({ digest }) => digest));
+  for (const { body } of statements) {
+    if (body.size > tx.head.size) {
+      const message = `the log has ${tx.head.size} entries; a statement about ${body.size} was made of another log`;
+      throw new ChangeRefused(refused('invalid', message, 'size'));
+    }
+    // Before the first is drafted: all of them or none.
+    formatCollectorBody(body);
+  }
+  return statements.map(({ body, digest, bytes }) => {
+    const key = digest.toString('hex');
+    const index = known.get(key) ?? draft.size;
+    if (index === draft.size) {
+      write(draft, record, body);
+      changes.push({ kind: 'coverage.stated', digest, bytes, index });
+      known.set(key, index);
+    }
+    return index;
+  });
 }
 
 /** Drafts the entry of a change and returns the rows that go with it. */
@@ -1243,9 +1435,35 @@ function apply(draft: Draft, record: LogRecord, change: ProjectChange, config: L
         },
       };
     }
-    case 'policy.set':
-      write(draft, record, { kind: 'policy.set', v: 1, policy: { public: change.public }, by });
-      return { kind: 'policy.set', public: change.public };
+    case 'policy.set': {
+      const policy = change.policy as unknown as PolicyReference;
+      try {
+        write(draft, record, { kind: 'policy.set', v: 1, policy, by });
+      } catch (error) {
+        if (!(error instanceof EnvelopeError) || error.code !== 'too_long') throw error;
+        const message = `a policy has to fit one entry: ${error.message}`;
+        throw new ChangeRefused(refused('invalid', message, 'policy'));
+      }
+      return { kind: 'policy.set', policy: change.policy, index };
+    }
+    case 'label.set': {
+      const auditor = config.auditors.get(by);
+      if (!auditor) throw new ChangeRefused(refused('not_found', 'no such auditor key', 'by'));
+      if (auditor.revokedIndex !== null) {
+        const message = `the auditor's key was revoked by entry ${auditor.revokedIndex}`;
+        throw new ChangeRefused(refused('token_revoked', message, 'by'));
+      }
+      const { session, call, says } = change;
+      write(draft, record, {
+        kind: 'label.set',
+        v: 1,
+        session,
+        says,
+        by,
+        ...(call === undefined ? {} : { call }),
+      });
+      return { kind: 'label.set', label: { index, session, call: call ?? null, says, auditor: by } };
+    }
   }
 }
 
@@ -1258,6 +1476,7 @@ function write(draft: Draft, record: LogRecord, body: CollectorBody): void {
     received: draft.received,
     batch: null,
     conflict: null,
+    late: false,
   };
   const maker = entryMakerOf(record.origin, facts, undefined);
   const index = draft.size;
@@ -1274,8 +1493,8 @@ function finish(draft: Draft, tree: LogTree, config: number, changes: readonly S
     runs: draft.runs,
     lines: draft.lines,
     epochs: [...draft.watermarks.values()]
-      .filter((mark) => mark.next !== mark.stored)
-      .map((mark) => ({ sink: mark.sink, epoch: mark.epoch, nextSeq: mark.next })),
+      .filter(({ next, closed, stored }) => next !== stored.nextSeq || closed !== stored.closed)
+      .map(({ sink, epoch, next: nextSeq, closed }) => ({ sink, epoch, nextSeq, closed })),
     sinks: draft.sinks,
     conflicts: draft.conflicts,
     tiles: draft.lines.length === 0 ? [] : tree.tiles,
@@ -1294,6 +1513,7 @@ function continues(before: Placed, next: Placed | null): boolean {
     (a.token === b.token &&
       a.role === b.role &&
       a.received === b.received &&
+      a.late === b.late &&
       a.batch?.fingerprint === b.batch?.fingerprint)
   );
 }

@@ -1,3 +1,4 @@
+import type { IssuedScope } from '@belay/envelope';
 import type { Hash } from '@belay/merkle';
 
 /**
@@ -25,7 +26,7 @@ export interface Head {
   readonly size: number;
   readonly root: Hash;
   readonly frontier: readonly Hash[];
-  /** Time of the last entry; no later entry has an earlier one. */
+  /** Time of the last commit; every later commit has a later one. */
   readonly received: number;
   /** Counts changes of tokens, sinks and policy. */
   readonly config: number;
@@ -64,8 +65,20 @@ export interface AuditorState {
   readonly revokedIndex: number | null;
 }
 
+/**
+ * A project's policy, read and with every default written out (`readPolicy` of libs/coverage). The store keeps the whole
+ * of it; this is what is looked at here.
+ */
+export interface LogPolicy {
+  readonly public: boolean;
+  /** Seconds after the close of an epoch from when its lines are late. */
+  readonly lateness: number;
+}
+
 /** What a log's head row counts in `config`: reloaded whenever that number moved. */
 export interface LogConfig {
+  /** The one in force. */
+  readonly policy: LogPolicy;
   readonly tokens: ReadonlyMap<string, TokenState>;
   readonly sinks: ReadonlyMap<string, SinkState>;
   readonly auditors: ReadonlyMap<string, AuditorState>;
@@ -96,6 +109,16 @@ export interface Run {
   readonly batch: BatchSignature | null;
   /** Index of the line that was there first; such a run has one line. */
   readonly conflict: number | null;
+  /** Came longer after the close of its epoch than the policy allows. */
+  readonly late: boolean;
+}
+
+/** What is known of a (sink, epoch) beside its lines. */
+export interface EpochMark {
+  /** One past the greatest seq there is; 1 for an epoch never seen. */
+  readonly nextSeq: number;
+  /** When its `epoch.close` that was appended last came; null: none did. */
+  readonly closed: number | null;
 }
 
 export interface StoredConflict {
@@ -127,12 +150,47 @@ export type StateChange =
     }
   | { readonly kind: 'auditor.revoked'; readonly auditor: string; readonly index: number }
   | { readonly kind: 'sink.declared'; readonly sink: SinkState }
-  | { readonly kind: 'policy.set'; readonly public: boolean }
+  | { readonly kind: 'policy.set'; readonly policy: LogPolicy; readonly index: number }
+  | { readonly kind: 'label.set'; readonly label: StoredLabel }
+  | {
+      readonly kind: 'coverage.stated';
+      readonly digest: Buffer;
+      readonly bytes: Buffer;
+      readonly index: number;
+    }
   | { readonly kind: 'receipt.issued'; readonly receipt: StoredReceipt };
+
+export interface StoredLabel {
+  readonly index: number;
+  readonly session: string;
+  readonly call: string | null;
+  readonly says: 'violated' | 'not_violated';
+  readonly auditor: string;
+}
+
+/** A coverage statement: its bytes, and the entry that holds its digest. */
+export interface StoredStatement {
+  readonly index: number;
+  readonly bytes: Buffer;
+}
+
+/** The text that receipts of one scope are found by. */
+export function scopeText(scope: IssuedScope): string {
+  switch (scope.type) {
+    case 'event':
+      return `event:${scope.index}`;
+    case 'range':
+      return `range:${scope.first}+${scope.count}`;
+    case 'session':
+      return `session:${scope.session}`;
+    case 'period':
+      return `period:${scope.from}..${scope.to}`;
+  }
+}
 
 export interface StoredReceipt {
   readonly id: string;
-  /** `event:<index>` or `range:<first>+<count>`. */
+  /** `scopeText` of its scope. */
   readonly scope: string;
   readonly asOf: number;
   readonly digest: Buffer;
@@ -140,6 +198,8 @@ export interface StoredReceipt {
   /** Index of the entry that records the digest. */
   readonly index: number;
   readonly created: number;
+  /** Of a session's receipt: the disposition it states; else null. */
+  readonly disposition: string | null;
 }
 
 /** All that one commit writes; the store applies the whole of it or nothing. */
@@ -148,7 +208,7 @@ export interface LogWrite {
   readonly runs: readonly Run[];
   /** Body lines of [previous size, head.size), in order. */
   readonly lines: readonly Buffer[];
-  readonly epochs: readonly { readonly sink: number; readonly epoch: string; readonly nextSeq: number }[];
+  readonly epochs: readonly ({ readonly sink: number; readonly epoch: string } & EpochMark)[];
   readonly sinks: readonly { readonly sink: number; readonly name: string }[];
   readonly conflicts: readonly StoredConflict[];
   readonly tiles: readonly FullTile[];
@@ -181,8 +241,8 @@ export interface LogTx {
   readonly record: LogRecord;
   readonly head: Head;
   config(): Promise<LogConfig>;
-  /** Next expected seq of each (sink, epoch), in order; 1 for one never seen. */
-  epochs(keys: readonly { readonly sink: number; readonly epoch: string }[]): Promise<number[]>;
+  /** Of each (sink, epoch), in order. */
+  epochs(keys: readonly { readonly sink: number; readonly epoch: string }[]): Promise<EpochMark[]>;
   /** Non-conflict runs of (sink, epoch) that hold any of these seqs, by seq. */
   runs(sink: number, epoch: string, seqs: readonly number[]): Promise<Run[]>;
   /** Those of these lines that are stored as conflicts. `hash` is SHA-256 of the line. */
@@ -195,6 +255,10 @@ export interface LogTx {
   linesAt(indexes: readonly number[]): Promise<Map<number, Buffer>>;
   /** Runs that hold any of these indexes, by first index. */
   runsAt(indexes: readonly number[]): Promise<Run[]>;
+  /** Indexes of those of these statements that are stored, by their digest in hex. */
+  statements(digests: readonly Buffer[]): Promise<Map<string, number>>;
+  /** The receipt of this scope with the greatest `asOf`. */
+  lastReceipt(scope: string): Promise<Pick<StoredReceipt, 'asOf' | 'digest'> | null>;
   /** At most once, as the last call. */
   write(write: LogWrite): Promise<void>;
 }
@@ -222,8 +286,12 @@ export interface LogStore {
   ): Promise<{ readonly index: number; readonly line: Buffer }[]>;
   /** A full tile, or null when it isn't complete. */
   tile(log: LogRecord, level: number, n: number): Promise<Buffer | null>;
-  /** The watermark of a (sink, epoch); 1 for one never seen. */
-  nextSeq(log: LogRecord, sink: number, epoch: string): Promise<number>;
+  epoch(log: LogRecord, sink: number, epoch: string): Promise<EpochMark>;
+  /** Indexes of the entries that set a policy and have a row. */
+  policies(log: LogRecord): Promise<number[]>;
+  labels(log: LogRecord): Promise<StoredLabel[]>;
+  /** By the SHA-256 of its bytes. */
+  statement(log: LogRecord, digest: Buffer): Promise<StoredStatement | null>;
   /** The last published checkpoint at or below `size` (default: the last). */
   checkpoint(log: LogRecord, size?: number): Promise<StoredCheckpoint | null>;
   receipt(log: LogRecord, scope: string, asOf?: number): Promise<StoredReceipt | null>;

@@ -181,22 +181,22 @@ describe('append', () => {
     const run = epoch(1);
     const send = (batch: Buffer[]) =>
       setup.sequencer.append(request(setup.log.origin, 's', run, batch, { token }));
-    const sent = lines(setup, 's', run, 101, 10);
+    const sent = lines(setup, 's', run, 101, 11);
     value(await send(sent));
     for (let i = 0; i < 1_000; i++) value(await send(sent));
-    const limited = { ok: false, fault: { code: 'rate_limited', retryAfter: 1 } };
+    const limited = { ok: false, fault: { code: 'rate_limited', retryAfter: 6 } };
     // What is new by its number, what fills a gap and what contradicts an earlier line: all of it is stored.
-    expect(await send(lines(setup, 's', run, 111, 1))).toMatchObject(limited);
+    expect(await send(lines(setup, 's', run, 112, 1))).toMatchObject(limited);
     expect(await send(lines(setup, 's', run, 50, 1))).toMatchObject(limited);
     expect(await send(lines(setup, 's', run, 101, 1, 'b'))).toMatchObject(limited);
     // One request of any size gets through once there is room, and is paid back before the next.
-    setup.clock.now += 6_000;
+    setup.clock.now += 6_010;
     value(await send([...lines(setup, 's', run, 101, 5, 'b'), ...lines(setup, 's', run, 1, 45)]));
     expect(await send(lines(setup, 's', run, 200, 1))).toMatchObject({
       ok: false,
-      fault: { retryAfter: 294 },
+      fault: { retryAfter: 300 },
     });
-    setup.clock.now += 295_000;
+    setup.clock.now += 300_000;
     value(await send(lines(setup, 's', run, 200, 1)));
     value(await send(sent));
     await mustBeSound(setup);
@@ -319,17 +319,38 @@ describe('append', () => {
     expect((await mustBeSound(setup)).size).toBe(3);
   });
 
-  it('never lets the clock go back', async () => {
+  it('gives every commit a later time than the one before, whatever the clock says', async () => {
     const setup = await setUp();
     const run = epoch(1);
     const one = value(
       await setup.sequencer.append(request(setup.log.origin, 's', run, lines(setup, 's', run, 1, 1))),
     );
+    const after = (milliseconds: number): string =>
+      new Date(Date.parse(one.runs[0]?.received as string) + milliseconds).toISOString();
     setup.clock.now -= 3_600_000;
-    const two = value(
-      await setup.sequencer.append(request(setup.log.origin, 's', run, lines(setup, 's', run, 2, 1))),
-    );
-    expect(two.runs[0]?.received).toBe(one.runs[0]?.received);
+    const send = async (...sent: Buffer[][]) => {
+      const acks = sent.map((batch) => setup.sequencer.append(request(setup.log.origin, 's', run, batch)));
+      return (await Promise.all(acks)).map((ack) => value(ack).runs[0]?.received);
+    };
+    expect(await send(lines(setup, 's', run, 2, 2))).toEqual([after(1)]);
+    // The first is a commit of its own; the others wait for it, and are the next.
+    const [third, fourth, fifth] = [4, 6, 8].map((from) => lines(setup, 's', run, from, 2));
+    expect(await send(third as Buffer[], fourth as Buffer[], fifth as Buffer[])).toEqual([
+      after(2),
+      after(3),
+      after(3),
+    ]);
+    // What is known already takes no time.
+    expect(await send(lines(setup, 's', run, 2, 2))).toEqual([after(1)]);
+    setup.clock.now += 7_200_000;
+    expect(await send(lines(setup, 's', run, 10, 1))).toEqual([new Date(setup.clock.now).toISOString()]);
+    const [sizes, times] = [new Set<number>(), new Set<number>()];
+    for (const { first, received } of await setup.store.runs(setup.log, 0, 1_000)) {
+      // Requests of one commit are runs of their own and share its time.
+      if (!times.has(received)) sizes.add(first);
+      times.add(received);
+    }
+    expect(sizes).toEqual(new Set([0, 3, 4, 6, 8, 12]));
     await mustBeSound(setup);
   });
 });

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Ack, AppendRequest, Outcome } from '@belay/contracts';
+import { DEFAULT_POLICY } from '@belay/coverage';
 import { collectorLine, entryBytes, parseEnvelope } from '@belay/envelope';
 import {
   checkLog,
@@ -68,16 +69,19 @@ export async function setUp(
   };
   const sequencer = new Sequencer(parts);
   await store.createTenant({ id: TENANT, name: 'tenant', admin: ADMIN, secretHash: Buffer.alloc(32) });
-  const made = await sequencer.createProject({
-    kind: 'project.create',
-    tenant: TENANT,
-    by: ADMIN,
-    project: PROJECT,
-    name: 'project',
-    public: false,
-    token: { id: TOKEN, secretHash: Buffer.alloc(32) },
-    auditor: { id: AUDITOR, secretHash: Buffer.alloc(32) },
-  });
+  const made = await sequencer.createProject(
+    {
+      kind: 'project.create',
+      tenant: TENANT,
+      by: ADMIN,
+      project: PROJECT,
+      name: 'project',
+      public: false,
+      token: { id: TOKEN, secretHash: Buffer.alloc(32) },
+      auditor: { id: AUDITOR, secretHash: Buffer.alloc(32) },
+    },
+    DEFAULT_POLICY,
+  );
   if (!made.ok) throw new Error(made.fault.message);
   const log = await store.find({ project: PROJECT });
   if (!log) throw new Error('the log was not stored');
@@ -147,6 +151,7 @@ export function verifyAck(
         token: run.token,
         signed: run.signed,
         conflict: run.conflict,
+        late: run.late,
       });
       leaves.push(leafHash(entryBytes(text, sent.lines[at] as Buffer)));
     }

@@ -1,7 +1,9 @@
 import {
   type AuditorState,
+  type EpochMark,
   type Head,
   type LogConfig,
+  type LogPolicy,
   type LogRecord,
   type LogStore,
   type LogTx,
@@ -11,7 +13,9 @@ import {
   type SinkState,
   type StoredCheckpoint,
   type StoredConflict,
+  type StoredLabel,
   type StoredReceipt,
+  type StoredStatement,
   StoreRefusal,
   type TokenState,
 } from '@belay/log';
@@ -33,7 +37,7 @@ interface MemoryLog {
   head: Head;
   readonly lines: Buffer[];
   readonly runs: Run[];
-  readonly epochs: Map<string, number>;
+  readonly epochs: Map<string, EpochMark>;
   readonly sinks: Map<string, SinkState>;
   readonly tokens: Map<string, TokenState>;
   readonly auditors: Map<string, AuditorState>;
@@ -41,6 +45,10 @@ interface MemoryLog {
   readonly tiles: Map<string, Buffer>;
   readonly checkpoints: StoredCheckpoint[];
   readonly receipts: StoredReceipt[];
+  readonly policies: Map<number, LogPolicy>;
+  readonly labels: StoredLabel[];
+  /** By digest, in hex. */
+  readonly statements: Map<string, StoredStatement>;
   /** The head row's lock. */
   lock: Promise<void>;
 }
@@ -128,8 +136,20 @@ export class MemoryLogStore implements LogStore {
     return this.#of(log).tiles.get(`${level}/${n}`) ?? null;
   }
 
-  async nextSeq(log: LogRecord, sink: number, epoch: string): Promise<number> {
-    return this.#of(log).epochs.get(`${sink} ${epoch}`) ?? 1;
+  async epoch(log: LogRecord, sink: number, epoch: string): Promise<EpochMark> {
+    return this.#of(log).epochs.get(`${sink} ${epoch}`) ?? NEVER_SEEN;
+  }
+
+  async policies(log: LogRecord): Promise<number[]> {
+    return [...this.#of(log).policies.keys()];
+  }
+
+  async labels(log: LogRecord): Promise<StoredLabel[]> {
+    return [...this.#of(log).labels];
+  }
+
+  async statement(log: LogRecord, digest: Buffer): Promise<StoredStatement | null> {
+    return this.#of(log).statements.get(digest.toString('hex')) ?? null;
   }
 
   async checkpoint(log: LogRecord, size = Infinity): Promise<StoredCheckpoint | null> {
@@ -152,6 +172,10 @@ export class MemoryLogStore implements LogStore {
     readonly lines: Buffer[];
     readonly runs: Run[];
     readonly tiles: Map<string, Buffer>;
+    readonly epochs: Map<string, EpochMark>;
+    readonly policies: Map<number, LogPolicy>;
+    readonly labels: StoredLabel[];
+    readonly statements: Map<string, StoredStatement>;
   } {
     return this.#of(log);
   }
@@ -181,6 +205,9 @@ export class MemoryLogStore implements LogStore {
       tiles: new Map(),
       checkpoints: [],
       receipts: [],
+      policies: new Map(),
+      labels: [],
+      statements: new Map(),
       lock: Promise.resolve(),
     };
   }
@@ -204,9 +231,9 @@ class MemoryTx implements LogTx {
     this.#asked();
     return configOf(this.#log);
   }
-  async epochs(keys: readonly { sink: number; epoch: string }[]): Promise<number[]> {
+  async epochs(keys: readonly { sink: number; epoch: string }[]): Promise<EpochMark[]> {
     this.#asked();
-    return keys.map((key) => this.#log.epochs.get(`${key.sink} ${key.epoch}`) ?? 1);
+    return keys.map((key) => this.#log.epochs.get(`${key.sink} ${key.epoch}`) ?? NEVER_SEEN);
   }
   async runs(sink: number, epoch: string, seqs: readonly number[]): Promise<Run[]> {
     this.#asked();
@@ -240,13 +267,35 @@ class MemoryTx implements LogTx {
       indexes.some((index) => index >= run.first && index < run.first + run.count),
     );
   }
+  async statements(digests: readonly Buffer[]): Promise<Map<string, number>> {
+    this.#asked();
+    const keys = digests.map((digest) => digest.toString('hex'));
+    return new Map(
+      keys.flatMap((key) => {
+        const stored = this.#log.statements.get(key);
+        return stored ? [[key, stored.index] as const] : [];
+      }),
+    );
+  }
+  async lastReceipt(scope: string): Promise<StoredReceipt | null> {
+    this.#asked();
+    const found = this.#log.receipts.filter((receipt) => receipt.scope === scope);
+    return found.sort((a, b) => a.asOf - b.asOf).at(-1) ?? null;
+  }
   async write(write: LogWrite): Promise<void> {
     this.#write(write);
   }
 }
 
+const NEVER_SEEN: EpochMark = { nextSeq: 1, closed: null };
+
 function configOf(log: MemoryLog): LogConfig {
-  return { tokens: new Map(log.tokens), sinks: new Map(log.sinks), auditors: new Map(log.auditors) };
+  return {
+    policy: [...log.policies.values()].at(-1) ?? { public: false, lateness: 0 },
+    tokens: new Map(log.tokens),
+    sinks: new Map(log.sinks),
+    auditors: new Map(log.auditors),
+  };
 }
 
 function linesOf(log: MemoryLog, from: number, to: number): { index: number; line: Buffer }[] {
@@ -261,7 +310,7 @@ function overlapping(runs: readonly Run[], from: number, to: number): Run[] {
 function applyWrite(log: MemoryLog, write: LogWrite): void {
   const base = log.lines.length;
   must(write.head.size === base + write.lines.length, 'the head does not count the lines');
-  must(write.head.received >= log.head.received, 'time went back');
+  must(write.head.received > log.head.received, 'two commits share a time');
   let next = base;
   for (const run of write.runs) {
     must(run.first === next && run.count >= 1, 'runs are not dense');
@@ -294,8 +343,10 @@ function applyWrite(log: MemoryLog, write: LogWrite): void {
   log.lines.push(...write.lines.map((line) => Buffer.from(line)));
   for (const epoch of write.epochs) {
     const key = `${epoch.sink} ${epoch.epoch}`;
-    must((log.epochs.get(key) ?? 1) < epoch.nextSeq, 'a watermark went back');
-    log.epochs.set(key, epoch.nextSeq);
+    const before = log.epochs.get(key) ?? NEVER_SEEN;
+    must(before.nextSeq <= epoch.nextSeq, 'a watermark went back');
+    must((before.closed ?? 0) <= (epoch.closed ?? 0), 'a close went back');
+    log.epochs.set(key, { nextSeq: epoch.nextSeq, closed: epoch.closed });
   }
   for (const { sink, name } of write.sinks) {
     must(
@@ -326,8 +377,22 @@ function applyWrite(log: MemoryLog, write: LogWrite): void {
       must(auditor, 'an auditor key that is not there was revoked');
       log.auditors.set(change.auditor, { ...auditor, revokedIndex: change.index });
     } else if (change.kind === 'sink.declared') log.sinks.set(change.sink.name, change.sink);
-    else if (change.kind === 'receipt.issued') log.receipts.push(change.receipt);
-    else if (change.kind === 'token.revoked') {
+    else if (change.kind === 'receipt.issued') {
+      const { scope, asOf } = change.receipt;
+      must(
+        !log.receipts.some((other) => other.scope === scope && other.asOf === asOf),
+        'a receipt is stored twice',
+      );
+      log.receipts.push(change.receipt);
+    } else if (change.kind === 'policy.set') {
+      must(!log.policies.has(change.index), 'a policy is stored twice');
+      log.policies.set(change.index, change.policy);
+    } else if (change.kind === 'label.set') log.labels.push(change.label);
+    else if (change.kind === 'coverage.stated') {
+      const key = change.digest.toString('hex');
+      must(!log.statements.has(key), 'a statement is stored twice');
+      log.statements.set(key, { index: change.index, bytes: change.bytes });
+    } else if (change.kind === 'token.revoked') {
       const token = log.tokens.get(change.token);
       must(token, 'a token that is not there was revoked');
       log.tokens.set(change.token, { ...token, revokedIndex: change.index });
