@@ -47,6 +47,7 @@ export {
   type SessionQuestion,
   type SessionState,
   type SessionStatement,
+  sessionStatus,
 } from './session-coverage.js';
 export {
   type Branch,
@@ -55,6 +56,12 @@ export {
   type LostEpochs,
   SinkChain,
 } from './sink-chain.js';
-export { type SinkStatement, sinkStatement } from './sink-statement.js';
+export { type SinkStatement, sinkStatement, worst } from './sink-statement.js';
 export { type Span } from './spans.js';
-export { type CoverageStatement, formatStatement, MAX_STATEMENT_BYTES, parseStatement } from './statement.js';
+export {
+  type CoverageStatement,
+  formatStatement,
+  MAX_STATEMENT_BYTES,
+  parseStatement,
+  readMember,
+} from './statement.js';

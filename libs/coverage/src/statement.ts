@@ -205,6 +205,11 @@ const anyStatement: Reader<CoverageStatement> = tagged<CoverageStatement>('type'
   session: sessionStatement,
 });
 
+/** Reads one member of a session's statement, as a receipt of the session repeats it. Throws CoverageError `malformed`. */
+export function readMember(value: unknown, where: string): MemberStatement {
+  return member(value, where);
+}
+
 /**
  * Reads a statement in its one canonical form and nothing else; what follows from its own members is derived again.
  * Whether it is true of a log is told by making it again from the entries. Throws CoverageError `malformed`.

@@ -2,8 +2,8 @@ import { parseEntry } from '@belay/envelope';
 import type { NoteSigner } from '@belay/note';
 import { authorityOf } from './authority.js';
 import { dispositionOf } from './disposition.js';
-import { formatEnvelope, IN_TOTO, preAuthEncoding } from './dsse.js';
 import { ReceiptError } from './error.js';
+import { signPayload } from './sign.js';
 import { formatStatement, type Issuer, type Receipt } from './statement.js';
 import { bundleDigest, verifyReceipt } from './verify.js';
 
@@ -49,8 +49,7 @@ export function buildReceipt(evidence: ReceiptEvidence, log: NoteSigner): Buffer
     issuers,
   };
   const payload = formatStatement(receipt, bundleDigest(entries));
-  const signature = log.sign(preAuthEncoding(IN_TOTO, payload));
-  const bytes = formatEnvelope({ payload, payloadType: IN_TOTO, keyId: log.keyId, signature });
+  const bytes = signPayload(payload, log);
   const report = verifyReceipt(bytes, { key: evidence.log.vkey });
   const wrong = report.checks.find(({ status }) => status !== 'ok');
   if (wrong !== undefined) throw new ReceiptError('evidence', `${wrong.name}: ${wrong.detail}`);

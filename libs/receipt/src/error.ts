@@ -14,10 +14,17 @@ export type ReceiptErrorCode =
 /** The only error that this package throws for bad input. */
 export class ReceiptError extends Error {
   readonly code: ReceiptErrorCode;
+  /** What was stated and what it should have been, where a comparison failed. */
+  readonly evidence: Readonly<Record<string, string | number>>;
 
-  constructor(code: ReceiptErrorCode, message: string) {
+  constructor(
+    code: ReceiptErrorCode,
+    message: string,
+    evidence: Readonly<Record<string, string | number>> = {},
+  ) {
     super(message);
     this.name = 'ReceiptError';
     this.code = code;
+    this.evidence = evidence;
   }
 }

@@ -27,11 +27,35 @@ export { type ConflictReason, type Disposition, dispositionOf, type NoSessionRea
 export { chainFault } from './chain.js';
 export { type DsseEnvelope, formatEnvelope, IN_TOTO, parseDsse, preAuthEncoding } from './dsse.js';
 export { ReceiptError, type ReceiptErrorCode } from './error.js';
+export {
+  formatPayload,
+  type LogIdentity,
+  parsePayload,
+  type Payload,
+  type PublishedHead,
+  type Subject,
+} from './payload.js';
+export {
+  derivePeriod,
+  formatPeriodStatement,
+  parsePeriodStatement,
+  PERIOD_NOT_PROVEN,
+  PERIOD_RECEIPT_TYPE,
+  type PeriodEvidence,
+  type PeriodFacts,
+  type PeriodReceipt,
+  periodReceipt,
+  periodReceiptPayload,
+  type PeriodSession,
+  type PeriodSink,
+  type PeriodSinkCount,
+} from './period-receipt.js';
 export { parsePins, type Pins } from './pins.js';
 export {
   callReasonText,
   COVERAGE_TEXT,
   DISPOSITION_TEXT,
+  FAULT_TEXT,
   LEVEL_TEXT,
   type ListedReason,
   memberReasonText,
@@ -39,7 +63,7 @@ export {
   type SessionReason,
   shortCall,
 } from './reason-text.js';
-export { type CheckResult, Checks, type CheckStatus, type Report, type Verdict } from './report.js';
+export { type CheckResult, Checks, type CheckStatus, decided, type Report, type Verdict } from './report.js';
 export {
   type Affirmed,
   type AffirmedCall,
@@ -63,6 +87,21 @@ export {
   type SessionIssuer,
   type VerdictCounts,
 } from './session-facts.js';
+export type { ListedMember } from './session-reason.js';
+export {
+  addVerdicts,
+  type ClaimedDisposition,
+  type CoverageEntry,
+  formatSessionStatement,
+  type ListedVerdicts,
+  parseSessionStatement,
+  SESSION_NOT_PROVEN,
+  SESSION_RECEIPT_TYPE,
+  type SessionReceipt,
+  sessionReceipt,
+  sessionReceiptPayload,
+} from './session-receipt.js';
+export { checkPayload, type Claim, MAX_CLAIM_BYTES, parseClaim, signPayload } from './sign.js';
 export { type SinkStanding, Standing, type TokenStanding } from './standing.js';
 export {
   type Issuer,
@@ -80,4 +119,15 @@ export {
   type TlogProofCheck,
   verifyTlogProof,
 } from './tlog-proof.js';
-export { openReceipt, parseReceipt, RECEIPT_CHECKS, type ReceiptCheck, verifyReceipt } from './verify.js';
+export {
+  type AnyReceipt,
+  type Examined,
+  openReceipt,
+  parseAnyReceipt,
+  parseReceipt,
+  RECEIPT_CHECKS,
+  type ReceiptCheck,
+  ReceiptVerifier,
+  SESSION_RECEIPT_CHECKS,
+  verifyReceipt,
+} from './verify.js';

@@ -13,10 +13,15 @@ import type {
 export type SessionReason =
   ContestedReason | ViolatedReason | IncompleteReason | OpenReason | UnverifiedReason;
 
+/** A list in a reason. */
+export type ReasonList = 'calls' | 'because' | 'verdicts' | 'labels';
+
 /** A reason as a receipt lists it: `omitted` counts what was left out of the lists in it. */
 export type ListedReason<R extends SessionReason = SessionReason> = R & {
-  readonly omitted?: number | undefined;
+  readonly omitted?: Readonly<Partial<Record<ReasonList, number>>> | undefined;
 };
+
+type Omitted = Pick<ListedReason, 'omitted'>;
 
 /** How many members of a list inside a reason a sentence names. */
 const MOST_NAMED = 5;
@@ -33,9 +38,9 @@ export function reasonText(reason: ListedReason): string {
     case 'sinks_differ':
       return `sinks saw different ${reason.part === 'arguments' ? 'arguments' : 'outcomes'} of ${callsText(reason)}`;
     case 'auditor_differs':
-      return `an auditor says otherwise (entry ${reason.label}) than ${verdictsText(reason.verdicts, reason.omitted)}`;
+      return `an auditor says otherwise (entry ${reason.label}) than ${verdictsText(reason.verdicts, reason.omitted?.verdicts)}`;
     case 'auditors_differ':
-      return `auditors contradict each other: ${entriesText(reason.labels, reason.omitted)}`;
+      return `auditors contradict each other: ${entriesText(reason.labels, reason.omitted?.labels)}`;
     case 'fail':
       return `${reason.sink} found a failure${causeText(reason.cause)} (verdict in entry ${reason.verdict})`;
     case 'auditor':
@@ -50,8 +55,8 @@ export function reasonText(reason: ListedReason): string {
       return 'no call was recorded, so there is nothing to verify';
     case 'not_replayed': {
       const because = reason.because.filter(({ reason: why }) => why !== 'not_replayed').map(callReasonText);
-      const why = because.length === 0 ? '' : `: ${shortened(because)}`;
-      return `${callsText(reason)} ${reason.calls.length > 1 ? 'were' : 'was'} not run again, only ${reason.level}${why}`;
+      const why = because.length === 0 ? '' : `: ${shortened(because, reason.omitted?.because)}`;
+      return `${callsText(reason)} ${reason.calls.length + (reason.omitted?.calls ?? 0) > 1 ? 'were' : 'was'} not run again, only ${reason.level}${why}`;
     }
     case 'unnamed_calls':
       return `${reason.sink} wrote ${counted(reason.count, 'line')} about calls without saying which`;
@@ -171,7 +176,8 @@ const GAP_TEXT: Readonly<Record<GapReason, string>> = {
   crash: 'they were lost in a crash',
 };
 
-const FAULT_TEXT: Readonly<Record<VerdictFault, string>> = {
+/** What is wrong with a verdict as the statement of a replay. */
+export const FAULT_TEXT: Readonly<Record<VerdictFault, string>> = {
   role: "it is not by a verifier's token",
   unkeyed: 'it is not signed under a declared key',
   kind: 'the sink is not declared as a verifier',
@@ -185,7 +191,7 @@ const FAULT_TEXT: Readonly<Record<VerdictFault, string>> = {
 };
 
 function coverageText(reason: ListedReason<Extract<SessionReason, { readonly reason: 'coverage' }>>): string {
-  const { sink, omitted = 0 } = reason;
+  const { sink, omitted } = reason;
   const status = 'status' in reason ? reason.status : 'conflict';
   const what = `${sink} ${COVERAGE_TEXT[status]}`;
   // A sink that is not required: its reasons are in the coverage of the receipt.
@@ -196,7 +202,7 @@ function coverageText(reason: ListedReason<Extract<SessionReason, { readonly rea
       ? `${memberReasonText(each)} (epoch ${each.epoch})`
       : memberReasonText(each),
   );
-  return because.length === 0 ? what : `${what}: ${shortened(because, omitted)}`;
+  return because.length === 0 ? what : `${what}: ${shortened(because, omitted?.because)}`;
 }
 
 function conflictText(conflict: Conflict): string {
@@ -225,16 +231,11 @@ function linesText({ from, to }: Span): string {
   return to - from > 1 ? `lines ${from} to ${to - 1}` : `line ${from}`;
 }
 
-function callsText({
-  calls,
-  omitted = 0,
-}: {
-  calls: readonly string[];
-  omitted?: number | undefined;
-}): string {
+function callsText({ calls, omitted }: { readonly calls: readonly string[] } & Omitted): string {
   const [first] = calls;
-  return calls.length > 1
-    ? `${omitted > 0 ? 'more than ' : ''}${calls.length} calls that can't be told apart`
+  const all = calls.length + (omitted?.calls ?? 0);
+  return all > 1
+    ? `${all} calls that can't be told apart`
     : `call ${first === undefined ? '?' : shortCall(first)}`;
 }
 

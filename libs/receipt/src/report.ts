@@ -25,6 +25,11 @@ export class Checks<Name extends string> {
     this.#names = names;
   }
 
+  /** What the checks are, once it is known what is looked at. Those that were run already are among them. */
+  rename(names: readonly Name[]): void {
+    this.#names = names;
+  }
+
   /** Runs one check: a thrown error fails it, with the error's message as the detail. */
   run(name: Name, check: () => Omit<CheckResult, 'name'> | string): void {
     let result: Omit<CheckResult, 'name'>;
@@ -46,11 +51,21 @@ export class Checks<Name extends string> {
           detail: 'not reached: something it needs failed',
         },
     );
-    const verdict = checks.some(({ status }) => status === 'failed')
-      ? 'INVALID'
-      : checks.every(({ status }) => status === 'ok')
-        ? 'VALID'
-        : 'INDETERMINATE';
-    return { verdict, checks };
+    return { verdict: verdictOf(checks), checks };
   }
+}
+
+/** The report with one check come to something else: what its file alone could not decide, and more evidence did. */
+export function decided<Name extends string>(
+  report: Report<Name>,
+  name: Name,
+  result: Omit<CheckResult, 'name'>,
+): Report<Name> {
+  const checks = report.checks.map((check) => (check.name === name ? { name, ...result } : check));
+  return { verdict: verdictOf(checks), checks };
+}
+
+function verdictOf(checks: readonly CheckResult[]): Verdict {
+  if (checks.some(({ status }) => status === 'failed')) return 'INVALID';
+  return checks.every(({ status }) => status === 'ok') ? 'VALID' : 'INDETERMINATE';
 }

@@ -68,3 +68,24 @@ export function list(value: unknown, what: string, most: number): unknown[] {
   if (value.length > most) throw new ReceiptError('malformed', `${what} has more than ${most} members`);
   return value;
 }
+
+/** The value, which has to be one of some words. */
+export function word<const T extends string>(value: unknown, what: string, allowed: readonly T[]): T {
+  const found = allowed.find((each) => each === value);
+  if (found === undefined) throw new ReceiptError('malformed', `${what} is not one of ${allowed.join(', ')}`);
+  return found;
+}
+
+/** The value, which has to be true or false. */
+export function truth(value: unknown, what: string): boolean {
+  if (typeof value !== 'boolean') throw new ReceiptError('malformed', `${what} is not true or false`);
+  return value;
+}
+
+/** Names and values of an object of at most `most` members, of whichever names. */
+export function named(value: unknown, what: string, most: number): [string, unknown][] {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new ReceiptError('malformed', `${what} is not an object`);
+  }
+  return list(Object.entries(value), what, most) as [string, unknown][];
+}

@@ -1,22 +1,33 @@
-import { canonical, type ReceiptScope } from '@belay/envelope';
+import type { ReceiptScope } from '@belay/envelope';
 import { HASH_SIZE, MAX_PROOF } from '@belay/merkle';
-import { parseBase64 } from '@belay/note';
 import { AUTHORITY_LEVELS, type Authority, type AuthorityLevel, type Witness } from './authority.js';
 import { type Disposition, MAX_REASONS } from './disposition.js';
 import { ReceiptError } from './error.js';
-import { count, list, matching, members, parseCanonical, text } from './shape.js';
+import {
+  base64,
+  DOMAIN,
+  formatPayload,
+  headMember,
+  IDENTIFIER,
+  logMember,
+  type LogIdentity,
+  type Payload,
+  type PublishedHead,
+  readHead,
+  readLog,
+  requireSentences,
+  SINK,
+} from './payload.js';
+import { count, list, matching, members, text } from './shape.js';
 
-const STATEMENT_TYPE = 'https://in-toto.io/Statement/v1';
-const PREDICATE_TYPE = 'urn:belay:receipt:v1';
+/** Predicate type of receipts for events and ranges. */
+export const PREDICATE_TYPE = 'urn:belay:receipt:v1';
 
 /** Most entries of one receipt. */
 export const MAX_RECEIPT_ENTRIES = 10_000;
 
 /** Largest receipt that is read, in bytes: as many of the largest entries, in base64, and room for the rest. */
 export const MAX_RECEIPT_BYTES = 80 * 1024 * 1024;
-
-/** Log, issuer, root. More would need path lengths to be checked, which node:crypto does not show. */
-const MAX_CHAIN = 3;
 
 /** What no event or range receipt proves. Part of every such receipt, word for word. */
 export const NOT_PROVEN: readonly string[] = Object.freeze([
@@ -40,31 +51,14 @@ export interface Issuer {
 /** What a receipt states, as values. Making and reading it checks its form; `verifyReceipt` checks what it says. */
 export interface Receipt {
   readonly scope: ReceiptScope;
-  readonly log: {
-    readonly origin: string;
-    readonly vkey: string;
-    /** DER, the log's certificate first, the root last. */
-    readonly x5c: readonly Buffer[];
-  };
-  readonly asOf: {
-    readonly size: number;
-    /** The signed note, verbatim. */
-    readonly checkpoint: string;
-    /** When the checkpoint was published: RFC 3339, UTC, three fractional digits. */
-    readonly time: string;
-  };
+  readonly log: LogIdentity;
+  readonly asOf: PublishedHead;
   readonly proof: { readonly left: readonly Buffer[]; readonly right: readonly Buffer[] };
   /** The bytes of the entries, in order. */
   readonly entries: readonly Buffer[];
   readonly authority: Authority;
   readonly disposition: Disposition;
   readonly issuers: readonly Issuer[];
-}
-
-/** The subject of a statement: which entries, and the SHA-256 of their bundle in lower-case hex. */
-export interface Subject {
-  readonly name: string;
-  readonly sha256: string;
 }
 
 /** Index of the first entry and number of entries that a scope asks for. */
@@ -80,48 +74,33 @@ export function subjectName(origin: string, scope: ReceiptScope): string {
   return `${origin}#${range.first}-${range.first + range.count - 1}`;
 }
 
-/** The payload: JCS of an in-toto Statement v1. */
+/** The payload; `sha256` is that of the entries' bundle. */
 export function formatStatement(receipt: Receipt, sha256: string): Buffer {
   const { scope, log, asOf, proof, entries, authority, disposition, issuers } = receipt;
-  const base64 = (all: readonly Buffer[]): string[] => all.map((bytes) => bytes.toString('base64'));
-  return Buffer.from(
-    canonical({
-      _type: STATEMENT_TYPE,
-      subject: [{ name: subjectName(log.origin, scope), digest: { sha256 } }],
-      predicateType: PREDICATE_TYPE,
-      predicate: {
-        v: 1,
-        scope,
-        log: { origin: log.origin, vkey: log.vkey, x5c: base64(log.x5c) },
-        asOf,
-        proof: { left: base64(proof.left), right: base64(proof.right) },
-        entries: entries.map((entry) => entry.toString('utf8')),
-        authority,
-        disposition,
-        issuers,
-        coverage: 'not evaluated',
-        notProven: NOT_PROVEN,
-      },
-    }),
-  );
+  const encoded = (all: readonly Buffer[]): string[] => all.map((bytes) => bytes.toString('base64'));
+  return formatPayload({
+    subject: { name: subjectName(log.origin, scope), sha256 },
+    predicateType: PREDICATE_TYPE,
+    predicate: {
+      v: 1,
+      scope,
+      log: logMember(log),
+      asOf: headMember(asOf),
+      proof: { left: encoded(proof.left), right: encoded(proof.right) },
+      entries: entries.map((entry) => entry.toString('utf8')),
+      authority,
+      disposition,
+      issuers,
+      coverage: 'not evaluated',
+      notProven: NOT_PROVEN,
+    },
+  });
 }
 
-/** Reads what `formatStatement` writes and nothing else. Says nothing about whether it is true. */
-export function parseStatement(payload: Buffer): { readonly receipt: Receipt; readonly subject: Subject } {
-  const [type, subjects, predicateType, predicate] = members(
-    parseCanonical(payload, 'statement'),
-    'statement',
-    ['_type', 'subject', 'predicateType', 'predicate'],
-  );
-  if (type !== STATEMENT_TYPE) throw new ReceiptError('malformed', 'not an in-toto Statement v1');
+/** Reads the predicate that `formatStatement` writes and nothing else. Says nothing about whether it is true. */
+export function readReceipt({ predicateType, predicate }: Payload): Receipt {
   if (predicateType !== PREDICATE_TYPE) throw new ReceiptError('malformed', `not a ${PREDICATE_TYPE}`);
-  const listed = list(subjects, 'subject', 1);
-  const [name, digest] = members(listed[0], 'subject', ['name', 'digest']);
-  const [sha256] = members(digest, 'digest', ['sha256']);
-  return {
-    subject: { name: text(name, 'subject'), sha256: matching(sha256, 'sha256', /^[0-9a-f]{64}$/) },
-    receipt: parsePredicate(predicate),
-  };
+  return parsePredicate(predicate);
 }
 
 function parsePredicate(predicate: unknown): Receipt {
@@ -144,25 +123,12 @@ function parsePredicate(predicate: unknown): Receipt {
   );
   if (v !== 1) throw new ReceiptError('malformed', 'not version 1 of a receipt');
   if (coverage !== 'not evaluated') throw new ReceiptError('malformed', 'coverage is not "not evaluated"');
-  const sentences = list(notProven, 'notProven', NOT_PROVEN.length);
-  if (sentences.length !== NOT_PROVEN.length || NOT_PROVEN.some((sentence, i) => sentences[i] !== sentence)) {
-    throw new ReceiptError('malformed', 'notProven is not the list of this version');
-  }
-  const [origin, vkey, x5c] = members(log, 'log', ['origin', 'vkey', 'x5c']);
-  const [size, checkpoint, time] = members(asOf, 'asOf', ['size', 'checkpoint', 'time']);
+  requireSentences(notProven, NOT_PROVEN);
   const [left, right] = members(proof, 'proof', ['left', 'right']);
   return {
     scope: parseScope(scope),
-    log: {
-      origin: matching(origin, 'origin', /^[A-Za-z0-9._/:-]{1,255}$/),
-      vkey: text(vkey, 'vkey'),
-      x5c: list(x5c, 'x5c', MAX_CHAIN).map((certificate) => base64(certificate, 'x5c')),
-    },
-    asOf: {
-      size: count(size, 'size'),
-      checkpoint: text(checkpoint, 'checkpoint'),
-      time: instant(time, 'time'),
-    },
+    log: readLog(log),
+    asOf: readHead(asOf),
     proof: { left: hashes(left, 'left'), right: hashes(right, 'right') },
     entries: list(entries, 'entries', MAX_RECEIPT_ENTRIES).map((entry) => Buffer.from(text(entry, 'entry'))),
     authority: parseAuthority(authority),
@@ -178,9 +144,6 @@ function parsePredicate(predicate: unknown): Receipt {
   };
 }
 
-const IDENTIFIER = /^[a-z]{3}_[0-9a-hjkmnp-tv-z]{26}$/;
-const SINK = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
-const DOMAIN = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 const FINGERPRINT = /^[0-9a-f]{16}$/;
 
 function parseScope(scope: unknown): ReceiptScope {
@@ -255,19 +218,6 @@ function level(value: unknown): AuthorityLevel {
   return found;
 }
 
-/** A time that exists and is written in the one way. */
-function instant(value: unknown, what: string): string {
-  const written = text(value, what);
-  const time = new Date(written);
-  if (Number.isNaN(time.getTime()) || time.toISOString() !== written) {
-    throw new ReceiptError(
-      'malformed',
-      `${what} is not an RFC 3339 time in UTC with three fractional digits`,
-    );
-  }
-  return written;
-}
-
 function hashes(value: unknown, what: string): Buffer[] {
   return list(value, what, MAX_PROOF).map((each) => {
     const hash = base64(each, what);
@@ -275,13 +225,4 @@ function hashes(value: unknown, what: string): Buffer[] {
       throw new ReceiptError('malformed', `${what} has something that is not a hash`);
     return hash;
   });
-}
-
-function base64(value: unknown, what: string): Buffer {
-  try {
-    return parseBase64(text(value, what));
-  } catch (error) {
-    if (error instanceof ReceiptError) throw error;
-    throw new ReceiptError('malformed', `${what} is not canonical base64`);
-  }
 }

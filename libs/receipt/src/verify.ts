@@ -1,24 +1,20 @@
 import { createHash } from 'node:crypto';
 import { canonical, type Entry, parseEntry } from '@belay/envelope';
 import { entryBundle, leafHash, verifyRange } from '@belay/merkle';
-import { ed25519Verifier, type NoteVerifier, openCheckpoint } from '@belay/note';
+import { type Checkpoint, ed25519Verifier, type NoteVerifier, openCheckpoint } from '@belay/note';
 import { authorityOf } from './authority.js';
-import { chainFault } from './chain.js';
+import { chainFaultAt, type ReadChain, readChain } from './chain.js';
 import { dispositionOf } from './disposition.js';
 import { type DsseEnvelope, IN_TOTO, parseDsse, preAuthEncoding } from './dsse.js';
 import { ReceiptError } from './error.js';
+import { type LogIdentity, type Payload, parsePayload, type PublishedHead, type Subject } from './payload.js';
+import { PERIOD_RECEIPT_TYPE, type PeriodReceipt, readPeriodReceipt } from './period-receipt.js';
 import { type Pins, parsePins } from './pins.js';
 import { Checks, type Report } from './report.js';
-import {
-  MAX_RECEIPT_BYTES,
-  parseStatement,
-  type Receipt,
-  scopeRange,
-  type Subject,
-  subjectName,
-} from './statement.js';
+import { readSessionReceipt, SESSION_RECEIPT_TYPE, type SessionReceipt } from './session-receipt.js';
+import { MAX_RECEIPT_BYTES, readReceipt, type Receipt, scopeRange, subjectName } from './statement.js';
 
-/** The checks of a receipt, in their order. */
+/** The checks of a receipt for an event or a range, in their order. */
 export const RECEIPT_CHECKS = [
   'envelope',
   'payload-type',
@@ -37,20 +33,48 @@ export const RECEIPT_CHECKS = [
   'time',
 ] as const;
 
-export type ReceiptCheck = (typeof RECEIPT_CHECKS)[number];
+/** The checks of a receipt for a session or a period, in their order. */
+export const SESSION_RECEIPT_CHECKS = [
+  'envelope',
+  'payload-type',
+  'statement',
+  'trust',
+  'signature',
+  'checkpoint',
+  'chain',
+  'evidence',
+  'time',
+] as const;
+
+export type ReceiptCheck = (typeof RECEIPT_CHECKS)[number] | (typeof SESSION_RECEIPT_CHECKS)[number];
 
 /** How far the reader's clock may be behind before a receipt is from the future. */
 const CLOCK_TOLERANCE = 5 * 60 * 1_000;
 
-/** Verifies a receipt offline. Runs every check that can be run and reports all of them; throws only for bad pins. */
-export function verifyReceipt(bytes: Uint8Array, pins: Pins = {}): Report<ReceiptCheck> {
-  return examine(bytes, pins).report;
+/** Notes and chains that a verifier remembers; past that, it begins anew. */
+const MAX_REMEMBERED = 4_096;
+
+/** A receipt by what it is for. */
+export type AnyReceipt =
+  | { readonly type: 'entries'; readonly receipt: Receipt }
+  | { readonly type: 'session'; readonly receipt: SessionReceipt }
+  | { readonly type: 'period'; readonly receipt: PeriodReceipt };
+
+/** What a verification found, and what the receipt claims where its form allowed to read it. */
+export interface Examined {
+  readonly report: Report<ReceiptCheck>;
+  readonly opened?: AnyReceipt | undefined;
 }
 
-/** The receipt, if every check is ok; throws ReceiptError `invalid` or `indeterminate` otherwise. */
+/** Verifies a receipt offline. Runs every check that can be run and reports all of them; throws only for bad pins. */
+export function verifyReceipt(bytes: Uint8Array, pins: Pins = {}): Report<ReceiptCheck> {
+  return new ReceiptVerifier(pins).examine(bytes).report;
+}
+
+/** The receipt of an event or a range, if every check is ok; throws ReceiptError `invalid` or `indeterminate` otherwise. */
 export function openReceipt(bytes: Uint8Array, pins: Pins): Receipt {
-  const { report, receipt } = examine(bytes, pins);
-  if (report.verdict === 'VALID' && receipt !== undefined) return receipt;
+  const { report, opened } = new ReceiptVerifier(pins).examine(bytes);
+  if (report.verdict === 'VALID' && opened?.type === 'entries') return opened.receipt;
   const reasons = report.checks
     .filter(({ status }) => status !== 'ok')
     .map(({ name, detail }) => `${name}: ${detail}`)
@@ -58,92 +82,213 @@ export function openReceipt(bytes: Uint8Array, pins: Pins): Receipt {
   throw new ReceiptError(report.verdict === 'INVALID' ? 'invalid' : 'indeterminate', reasons);
 }
 
-/** What a receipt claims, without verifying any of it: to show a person, never to act on. */
-export function parseReceipt(bytes: Uint8Array): Receipt {
+/**
+ * What a receipt of any kind claims, without verifying any of it: to show a person, never to act on. Throws
+ * ReceiptError `malformed`.
+ */
+export function parseAnyReceipt(bytes: Uint8Array): AnyReceipt {
   requireSize(bytes);
-  return parseStatement(parseDsse(view(bytes)).payload).receipt;
+  return readAny(parsePayload(parseDsse(view(bytes)).payload));
 }
 
-function examine(bytes: Uint8Array, pins: Pins): { report: Report<ReceiptCheck>; receipt?: Receipt } {
-  const pinned = parsePins(pins);
-  const checks = new Checks<ReceiptCheck>(RECEIPT_CHECKS);
-  let envelope: DsseEnvelope | undefined;
-  checks.run('envelope', () => {
-    requireSize(bytes);
-    envelope = parseDsse(view(bytes));
-    return 'canonical DSSE envelope with one signature';
-  });
-  if (envelope === undefined) return { report: checks.report() };
-  const { payload, payloadType, keyId, signature } = envelope;
-  checks.run('payload-type', () => {
-    if (payloadType !== IN_TOTO) throw new ReceiptError('malformed', `not ${IN_TOTO}`);
-    return payloadType;
-  });
-  let parsed: { receipt: Receipt; subject: Subject } | undefined;
-  checks.run('statement', () => {
-    parsed = parseStatement(payload);
-    return 'canonical in-toto statement of a receipt, version 1';
-  });
-  if (parsed === undefined) return { report: checks.report() };
-  const { receipt, subject } = parsed;
+/** `parseAnyReceipt` where only a receipt of an event or a range will do. */
+export function parseReceipt(bytes: Uint8Array): Receipt {
+  const read = parseAnyReceipt(bytes);
+  if (read.type === 'entries') return read.receipt;
+  throw new ReceiptError('malformed', `a receipt of a ${read.type}`);
+}
+
+function readAny(payload: Payload): AnyReceipt {
+  switch (payload.predicateType) {
+    case SESSION_RECEIPT_TYPE:
+      return { type: 'session', receipt: readSessionReceipt(payload) };
+    case PERIOD_RECEIPT_TYPE:
+      return { type: 'period', receipt: readPeriodReceipt(payload) };
+    default:
+      return { type: 'entries', receipt: readReceipt(payload) };
+  }
+}
+
+/**
+ * Verifies receipts against the same pins. What many receipts of one log share (its key, its certificates, the heads
+ * they stand on) is looked at once.
+ */
+export class ReceiptVerifier {
+  readonly #pins: Pins;
+  readonly #pinned: ReturnType<typeof parsePins>;
+  readonly #keys = new Map<string, NoteVerifier>();
+  readonly #chains = new Map<string, ReadChain>();
+  readonly #checkpoints = new Map<string, Checkpoint>();
+
+  /** Throws ReceiptError `pin`. */
+  constructor(pins: Pins = {}) {
+    this.#pins = pins;
+    this.#pinned = parsePins(pins);
+  }
+
+  /**
+   * Runs every check that can be run. Of a receipt for a session or a period, `evidence` stays undecided: whoever has
+   * the entries derives it again, and says so with `decided`.
+   */
+  examine(bytes: Uint8Array): Examined {
+    const checks = new Checks<ReceiptCheck>(RECEIPT_CHECKS);
+    let envelope: DsseEnvelope | undefined;
+    checks.run('envelope', () => {
+      requireSize(bytes);
+      envelope = parseDsse(view(bytes));
+      return 'canonical DSSE envelope with one signature';
+    });
+    if (envelope === undefined) return { report: checks.report() };
+    const { payload, payloadType } = envelope;
+    checks.run('payload-type', () => {
+      if (payloadType !== IN_TOTO) throw new ReceiptError('malformed', `not ${IN_TOTO}`);
+      return payloadType;
+    });
+    let opened: AnyReceipt | undefined;
+    let subject: Subject | undefined;
+    checks.run('statement', () => {
+      const parsed = parsePayload(payload);
+      const { predicateType } = parsed;
+      if (predicateType === SESSION_RECEIPT_TYPE || predicateType === PERIOD_RECEIPT_TYPE) {
+        checks.rename(SESSION_RECEIPT_CHECKS);
+      }
+      opened = readAny(parsed);
+      ({ subject } = parsed);
+      return `canonical in-toto statement of a ${NAMES[opened.type]}, version 1`;
+    });
+    if (opened === undefined || subject === undefined) return { report: checks.report() };
+    const { log, asOf } = opened.receipt;
+    const root = this.#examineLog(envelope, log, asOf, checks);
+    if (opened.type === 'entries') examineEntries(opened.receipt, subject, root, checks);
+    else {
+      const detail = undecidedEvidence(opened);
+      checks.run('evidence', () => ({ status: 'undecided', detail }));
+    }
+    this.#examineTime(asOf, checks);
+    return { report: checks.report(), opened };
+  }
+
+  /** Signature, certificates, pins and checkpoint. Returns the root of the signed head, if it is one. */
+  #examineLog(
+    { payload, payloadType, keyId, signature }: DsseEnvelope,
+    log: LogIdentity,
+    asOf: PublishedHead,
+    checks: Checks<ReceiptCheck>,
+  ): Buffer | undefined {
+    let logKey: NoteVerifier | undefined;
+    checks.run('signature', () => {
+      logKey = this.#keyOf(log.vkey);
+      if (logKey.name !== log.origin)
+        throw new ReceiptError('invalid', 'the key named is not that of the log named');
+      if (keyId !== logKey.keyId)
+        throw new ReceiptError('invalid', 'the signature is by another key than the one named');
+      if (!logKey.verify(preAuthEncoding(payloadType, payload), signature)) {
+        throw new ReceiptError('invalid', 'the signature does not verify');
+      }
+      return `signed by ${log.vkey}`;
+    });
+
+    let chain: string | undefined = 'not examined';
+    checks.run('chain', () => {
+      if (logKey === undefined) throw new ReceiptError('invalid', 'the key named is not one');
+      chain = chainFaultAt(this.#chainOf(log, logKey.key), new Date(asOf.time));
+      if (chain !== undefined) throw new ReceiptError('invalid', chain);
+      return `certificates from the root to ${log.origin}, valid at ${asOf.time}`;
+    });
+
+    checks.run('trust', () => {
+      const { key, root } = this.#pinned;
+      const { origin, key: vkey } = this.#pins;
+      if (origin !== undefined && origin !== log.origin) {
+        throw new ReceiptError('invalid', `the receipt is of ${log.origin}, not of the log expected`);
+      }
+      if (key !== undefined && vkey !== log.vkey) {
+        throw new ReceiptError('invalid', `the receipt is by ${log.vkey}, not by the key pinned`);
+      }
+      if (root !== undefined) {
+        if (chain !== undefined || !log.x5c.at(-1)?.equals(root.raw)) {
+          throw new ReceiptError('invalid', 'the certificates do not lead to the root pinned');
+        }
+      }
+      if (key !== undefined) return "the log's key is the one pinned";
+      if (root !== undefined) return `the root pinned vouches for the key of ${log.origin}`;
+      return {
+        status: 'undecided',
+        detail: `no key is pinned: anyone can make a log that calls itself ${log.origin}`,
+      };
+    });
+
+    let head: Buffer | undefined;
+    checks.run('checkpoint', () => {
+      const checkpoint = this.#checkpointOf(log, asOf);
+      if (checkpoint.size !== BigInt(asOf.size)) {
+        throw new ReceiptError('invalid', `the checkpoint is for size ${checkpoint.size}, not ${asOf.size}`);
+      }
+      if (checkpoint.origin !== log.origin)
+        throw new ReceiptError('invalid', 'the checkpoint is of another log');
+      head = checkpoint.root;
+      return `signed head of ${asOf.size} entries`;
+    });
+    return head;
+  }
+
+  #examineTime(asOf: PublishedHead, checks: Checks<ReceiptCheck>): void {
+    checks.run('time', () => {
+      const { now } = this.#pins;
+      if (now === undefined) return 'not compared with a clock';
+      if (Date.parse(asOf.time) <= now.getTime() + CLOCK_TOLERANCE) return `published at ${asOf.time}`;
+      return {
+        status: 'undecided',
+        detail: `published at ${asOf.time}, which by this machine's clock has yet to come`,
+      };
+    });
+  }
+
+  #keyOf(vkey: string): NoteVerifier {
+    return remembered(this.#keys, vkey, () => ed25519Verifier(vkey));
+  }
+
+  #chainOf({ origin, vkey, x5c }: LogIdentity, key: Buffer): ReadChain {
+    const name = [vkey, ...x5c.map((der) => der.toString('base64'))].join(' ');
+    return remembered(this.#chains, name, () => readChain(x5c, { origin, key }));
+  }
+
+  /** Only signed notes are remembered: what throws is looked at each time. */
+  #checkpointOf({ vkey }: LogIdentity, { checkpoint }: PublishedHead): Checkpoint {
+    return remembered(this.#checkpoints, `${vkey} ${checkpoint}`, () =>
+      openCheckpoint(checkpoint, this.#keyOf(vkey)),
+    );
+  }
+}
+
+const NAMES = { entries: 'receipt', session: 'session receipt', period: 'period receipt' } as const;
+
+function undecidedEvidence(opened: Exclude<AnyReceipt, { readonly type: 'entries' }>): string {
+  const what =
+    opened.type === 'session'
+      ? `its ${opened.receipt.evidence.entries} entries are`
+      : `the ${opened.receipt.sessions.count} sessions it counts are`;
+  return `${what} not in this file: an export brings them`;
+}
+
+function remembered<T>(known: Map<string, T>, name: string, look: () => T): T {
+  const found = known.get(name);
+  if (found !== undefined) return found;
+  const fresh = look();
+  if (known.size >= MAX_REMEMBERED) known.clear();
+  known.set(name, fresh);
+  return fresh;
+}
+
+/** What only a receipt that brings its entries can show. */
+function examineEntries(
+  receipt: Receipt,
+  subject: Subject,
+  root: Buffer | undefined,
+  checks: Checks<ReceiptCheck>,
+): void {
   const { scope, log, asOf, proof } = receipt;
   const range = scopeRange(scope);
-  const time = new Date(asOf.time);
-
-  let logKey: NoteVerifier | undefined;
-  checks.run('signature', () => {
-    logKey = ed25519Verifier(log.vkey);
-    if (logKey.name !== log.origin)
-      throw new ReceiptError('invalid', 'the key named is not that of the log named');
-    if (keyId !== logKey.keyId)
-      throw new ReceiptError('invalid', 'the signature is by another key than the one named');
-    if (!logKey.verify(preAuthEncoding(payloadType, payload), signature)) {
-      throw new ReceiptError('invalid', 'the signature does not verify');
-    }
-    return `signed by ${log.vkey}`;
-  });
-
-  let chain: string | undefined = 'not examined';
-  checks.run('chain', () => {
-    if (logKey === undefined) throw new ReceiptError('invalid', 'the key named is not one');
-    chain = chainFault(log.x5c, { origin: log.origin, key: logKey.key }, time);
-    if (chain !== undefined) throw new ReceiptError('invalid', chain);
-    return `certificates from the root to ${log.origin}, valid at ${asOf.time}`;
-  });
-
-  checks.run('trust', () => {
-    const { key, root } = pinned;
-    if (pins.origin !== undefined && pins.origin !== log.origin) {
-      throw new ReceiptError('invalid', `the receipt is of ${log.origin}, not of the log expected`);
-    }
-    if (key !== undefined && pins.key !== log.vkey) {
-      throw new ReceiptError('invalid', `the receipt is by ${log.vkey}, not by the key pinned`);
-    }
-    if (root !== undefined) {
-      if (chain !== undefined || !log.x5c.at(-1)?.equals(root.raw)) {
-        throw new ReceiptError('invalid', 'the certificates do not lead to the root pinned');
-      }
-    }
-    if (key !== undefined) return "the log's key is the one pinned";
-    if (root !== undefined) return `the root pinned vouches for the key of ${log.origin}`;
-    return {
-      status: 'undecided',
-      detail: `no key is pinned: anyone can make a log that calls itself ${log.origin}`,
-    };
-  });
-
-  let root: Buffer | undefined;
-  checks.run('checkpoint', () => {
-    const checkpoint = openCheckpoint(asOf.checkpoint, ed25519Verifier(log.vkey));
-    if (checkpoint.size !== BigInt(asOf.size)) {
-      throw new ReceiptError('invalid', `the checkpoint is for size ${checkpoint.size}, not ${asOf.size}`);
-    }
-    if (checkpoint.origin !== log.origin)
-      throw new ReceiptError('invalid', 'the checkpoint is of another log');
-    root = checkpoint.root;
-    return `signed head of ${asOf.size} entries`;
-  });
-
   let entries: Entry[] | undefined;
   checks.run('entries', () => {
     entries = parseEntries(receipt);
@@ -212,17 +357,6 @@ function examine(bytes: Uint8Array, pins: Pins): { report: Report<ReceiptCheck>;
         : `${receipt.issuers.length} named, one for each token`;
     });
   }
-
-  checks.run('time', () => {
-    if (pins.now === undefined) return 'not compared with a clock';
-    if (time.getTime() <= pins.now.getTime() + CLOCK_TOLERANCE) return `published at ${asOf.time}`;
-    return {
-      status: 'undecided',
-      detail: `published at ${asOf.time}, which by this machine's clock has yet to come`,
-    };
-  });
-
-  return { report: checks.report(), receipt };
 }
 
 /** The entries, each well-formed, of this log, in sequence from the scope's first, with times that never go back. */
