@@ -17,6 +17,7 @@ export { absenceRows } from './absence.js';
 export { controlRows } from './controls.js';
 export { limitationsOf, limitationsText, readmeText } from './limitations.js';
 export { oscalDocument } from './oscal.js';
+export { renderReport } from './report-html.js';
 export type {
   AbsenceRow,
   ControlRow,
