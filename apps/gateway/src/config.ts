@@ -20,6 +20,20 @@ export interface GatewayConfig {
   readonly maxReceiptEntries: number;
   /** `MAX_ANSWER_BYTES`: bytes of large answers that are made and not yet read, before 503. Default 64 MiB. */
   readonly maxAnswerBytes: number;
+  /** `EXPORT_DIR`: folder that the worker writes exports to and this process reads. Unset: no exports here. */
+  readonly exportDir: string | undefined;
+  /** `MAX_OPEN_EXPORTS`: exports of one project that wait or are being made. Default 4. */
+  readonly maxOpenExports: number;
+  /** `MAX_EXPORTS`: exports of one project that are kept until somebody removes them. Default 32. */
+  readonly maxExports: number;
+  /** `MAX_DOWNLOADS`: files being read before 503; half of them by one project. Default 32. */
+  readonly maxDownloads: number;
+  /** `MAX_WAITERS`: requests that wait for something to happen before 503; half of them by one project. Default 512. */
+  readonly maxWaiters: number;
+  /** `MAX_WEBHOOKS`: of one project. Default 16. */
+  readonly maxWebhooks: number;
+  /** `WEBHOOK_PRIVATE`: 1 lets webhooks be plain `http`. The worker has one of the same name for addresses. */
+  readonly webhookPrivate: boolean;
   /** `COLLECTOR_TIMEOUT`: seconds to wait for the collector before 503. Default 10: a request that was lost on the way is known to be lost only by this. */
   readonly collectorTimeoutMs: number;
 }
@@ -47,6 +61,13 @@ export const DEFAULTS: GatewayConfig = Object.freeze({
   appendTimeoutMs: 30_000,
   maxReceiptEntries: 2000,
   maxAnswerBytes: 64 * 1024 * 1024,
+  exportDir: undefined,
+  maxOpenExports: 4,
+  maxExports: 32,
+  maxDownloads: 32,
+  maxWaiters: 512,
+  maxWebhooks: 16,
+  webhookPrivate: false,
   collectorTimeoutMs: 10_000,
 });
 
@@ -89,6 +110,13 @@ export function readConfig(
       16 * 1024 * 1024,
       Number.MAX_SAFE_INTEGER,
     ),
+    exportDir: env['EXPORT_DIR'] || undefined,
+    maxOpenExports: integer(env, 'MAX_OPEN_EXPORTS', DEFAULTS.maxOpenExports, 1, 1000),
+    maxExports: integer(env, 'MAX_EXPORTS', DEFAULTS.maxExports, 1, 100_000),
+    maxDownloads: integer(env, 'MAX_DOWNLOADS', DEFAULTS.maxDownloads, 2, 10_000),
+    maxWaiters: integer(env, 'MAX_WAITERS', DEFAULTS.maxWaiters, 2, 10_000),
+    maxWebhooks: integer(env, 'MAX_WEBHOOKS', DEFAULTS.maxWebhooks, 1, 1000),
+    webhookPrivate: integer(env, 'WEBHOOK_PRIVATE', 0, 0, 1) === 1,
     collectorTimeoutMs: 1000 * integer(env, 'COLLECTOR_TIMEOUT', DEFAULTS.collectorTimeoutMs / 1000, 1, 300),
     database: required(env, 'DATABASE_URL', /^postgres(?:ql)?:\/\//),
     role: processRole(env['DATABASE_ROLE']),

@@ -3,8 +3,8 @@ import { ApiTags } from '@nestjs/swagger';
 import type { Ack } from '@belay/contracts';
 import type { Collector } from './collector.js';
 import { ack, type EventList, eventList } from '@belay/contracts/http';
-import type { Reader } from '@belay/db';
-import { isUlid } from '@belay/envelope';
+import type { LogRow, Reader } from '@belay/db';
+import { isUlid, parseEntry } from '@belay/envelope';
 import type { FastifyRequest } from 'fastify';
 import { Readable } from 'node:stream';
 import type { Auditor, Sender } from './access.js';
@@ -17,6 +17,7 @@ import type { Metrics } from './metrics.js';
 import { formatCursor, isIndex, MAX_LIMIT, parseCursor, parseIndex, parseLimit } from './page.js';
 import type { Places } from './places.js';
 import { ProblemError, valueOf } from './problem.js';
+import { parseSession } from './query.js';
 import { Describe } from './schema.js';
 import { ADMISSION, COLLECTOR, CONFIG, METRICS, PLACES, READER } from './tokens.js';
 
@@ -135,22 +136,37 @@ export class EventsController {
     const from = parseIndex(parseCursor('events', of('cursor'), isIndex) ?? of('from') ?? '0', 'from');
     const session = of('session');
     const head = await this.#reader.head(log);
-    const scanned = await this.#reader.events(log, { sink, epoch, from, limit });
-    const events =
-      session === undefined ? scanned : scanned.filter(({ entry }) => sessionOf(entry) === session);
-    const last = scanned[scanned.length - 1];
+    const { events, next } =
+      session === undefined
+        ? await this.#page(log, { sink, epoch, from, limit })
+        : await this.#reader.sessionEvents(log, { session: parseSession(session), from, limit });
     return {
       log: log.origin,
       size: head?.size ?? 0,
-      events: events.map(({ index, entry }) => ({ index, entry: entry.toString('utf8') })),
-      ...(scanned.length === limit && last && { next: formatCursor('events', String(last.index + 1)) }),
+      events: events
+        .filter(({ entry }) => session === undefined || isOf(entry, sink, epoch))
+        .map(({ index, entry }) => ({ index, entry: entry.toString('utf8') })),
+      ...(next !== undefined && { next: formatCursor('events', String(next)) }),
     };
+  }
+
+  async #page(
+    log: LogRow,
+    filter: { sink: string | undefined; epoch: string | undefined; from: number; limit: number },
+  ): Promise<{ events: { index: number; entry: Buffer }[]; next?: number }> {
+    const events = await this.#reader.events(log, filter);
+    const last = events[events.length - 1];
+    return { events, ...(events.length === filter.limit && last && { next: last.index + 1 }) };
   }
 }
 
-function sessionOf(entry: Buffer): unknown {
-  const body: unknown = JSON.parse(entry.toString('utf8', entry.indexOf(0x0a) + 1));
-  return (body as { session?: unknown }).session;
+/** Whether an entry of a sender is of this sink and epoch, where they are given. */
+function isOf(entry: Buffer, sink: string | undefined, epoch: string | undefined): boolean {
+  if (sink === undefined && epoch === undefined) return true;
+  const parsed = parseEntry(entry);
+  if (parsed.by !== 'sender') return false;
+  const { envelope } = parsed;
+  return (sink ?? envelope.sink) === envelope.sink && (epoch ?? envelope.epoch) === envelope.epoch;
 }
 
 function one(value: string | string[] | undefined): string | undefined {

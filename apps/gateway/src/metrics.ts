@@ -1,6 +1,8 @@
 import type { Ack } from '@belay/contracts';
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 import type { Admission } from './admission.js';
+import type { Downloads } from './downloads.js';
+import type { Waiting } from './waiting.js';
 
 /** Counts without names: no tenant, project or token becomes a label. */
 export class Metrics {
@@ -8,7 +10,7 @@ export class Metrics {
   readonly #seconds: Histogram<'method' | 'route' | 'status'>;
   readonly #lines: Counter<'disposition'>;
 
-  constructor(admission: Admission) {
+  constructor(admission: Admission, waiting: Waiting, downloads: Downloads) {
     const registers = [this.#registry];
     this.#seconds = new Histogram({
       name: 'belay_http_request_seconds',
@@ -34,6 +36,18 @@ export class Metrics {
       help: 'Appends whose body is still arriving',
       registers,
       collect: () => arriving.set(admission.arriving),
+    });
+    const waiters: Gauge = new Gauge({
+      name: 'belay_requests_waiting',
+      help: 'Requests that wait for a session to settle or a receipt to be made',
+      registers,
+      collect: () => waiters.set(waiting.count),
+    });
+    const read: Gauge = new Gauge({
+      name: 'belay_exports_being_read',
+      help: 'Files of exports that somebody is reading',
+      registers,
+      collect: () => read.set(downloads.count),
     });
   }
 

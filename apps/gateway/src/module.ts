@@ -14,7 +14,10 @@ import { Admission } from './admission.js';
 import { MAX_HELD_BYTES } from './body.js';
 import { Unreadable } from './client-error.js';
 import type { GatewayConfig } from './config.js';
+import { CoverageController } from './coverage.controller.js';
+import { Downloads } from './downloads.js';
 import { EventsController, NDJSON } from './events.controller.js';
+import { ExportsController } from './exports.controller.js';
 import { AccessGuard, holderOf } from './guard.js';
 import { Issuer, type Source } from './issue.js';
 import { asNestLogger } from '@belay/process';
@@ -23,14 +26,30 @@ import { Metrics } from './metrics.js';
 import { serveDocs } from './openapi.js';
 import { limitOutgoing } from './outgoing.js';
 import { Places } from './places.js';
+import { PolicyController } from './policy.controller.js';
 import { ProblemFilter, sendProblem, toProblem } from './problem-filter.js';
 import { ProblemError } from './problem.js';
 import { ProjectsController } from './projects.controller.js';
 import { ReceiptsController } from './receipts.controller.js';
 import { Routes } from './routes.js';
 import { ServiceController } from './service.controller.js';
+import { SessionsController } from './sessions.controller.js';
 import { TenantsController } from './tenants.controller.js';
-import { ADMISSION, COLLECTOR, CONFIG, ISSUER, METRICS, PLACES, READER, READY } from './tokens.js';
+import {
+  ADMISSION,
+  COLLECTOR,
+  CONFIG,
+  DOWNLOADS,
+  ISSUER,
+  METRICS,
+  PLACES,
+  READER,
+  READY,
+  SOURCE,
+  WAITING,
+} from './tokens.js';
+import { Waiting } from './waiting.js';
+import { WebhooksController } from './webhooks.controller.js';
 
 /** Bytes of an administrator's JSON. */
 const MAX_JSON_BYTES = 64 * 1024;
@@ -58,7 +77,12 @@ export class GatewayModule {
         TenantsController,
         ProjectsController,
         EventsController,
+        PolicyController,
+        SessionsController,
+        CoverageController,
         ReceiptsController,
+        ExportsController,
+        WebhooksController,
         LogsController,
         ServiceController,
       ],
@@ -66,6 +90,9 @@ export class GatewayModule {
         { provide: COLLECTOR, useValue: collector },
         { provide: CONFIG, useValue: config },
         { provide: READER, useValue: reader },
+        { provide: SOURCE, useValue: source },
+        { provide: WAITING, useFactory: () => new Waiting(reader, config.maxWaiters) },
+        { provide: DOWNLOADS, useFactory: () => new Downloads(config.exportDir, config.maxDownloads) },
         { provide: PLACES, useFactory: () => new Places(reader) },
         { provide: ISSUER, useFactory: () => new Issuer(source) },
         {
@@ -74,8 +101,9 @@ export class GatewayModule {
         },
         {
           provide: METRICS,
-          useFactory: (admission: Admission) => new Metrics(admission),
-          inject: [ADMISSION],
+          useFactory: (admission: Admission, waiting: Waiting, downloads: Downloads) =>
+            new Metrics(admission, waiting, downloads),
+          inject: [ADMISSION, WAITING, DOWNLOADS],
         },
         {
           provide: READY,
@@ -135,6 +163,8 @@ export async function createGateway(
     { logger: asNestLogger(parts.log), abortOnError: false, bodyParser: false },
   );
   const metrics = app.get<Metrics>(METRICS, { strict: false });
+  const waiting = app.get<Waiting>(WAITING, { strict: false });
+  const downloads = app.get<Downloads>(DOWNLOADS, { strict: false });
   observe(fastify, parts.log, metrics);
   serveDocs(app);
   await app.init();
@@ -149,6 +179,9 @@ export async function createGateway(
     },
     close: async () => {
       gate.closing = true;
+      // What would go on for as long as somebody else likes ends now; the rest is finished.
+      waiting.close();
+      downloads.close();
       await app.close();
     },
   };

@@ -3,6 +3,12 @@ import { ProblemError } from './problem.js';
 const DEFAULT_LIMIT = 100;
 export const MAX_LIMIT = 1000;
 
+/** What a list says of its parameters. */
+export const PAGING = {
+  cursor: 'Where the page begins, as `next` of the one before',
+  limit: `At most ${MAX_LIMIT}; default ${DEFAULT_LIMIT}`,
+};
+
 /** `limit` of a list. Throws `invalid`. */
 export function parseLimit(text: string | undefined): number {
   if (text === undefined) return DEFAULT_LIMIT;

@@ -27,6 +27,11 @@ export class Places {
     return caller.log;
   }
 
+  /** A project, for its tenant's admin or for an auditor of it. */
+  async projectFor(caller: Admin | Auditor, project: string): Promise<LogRow> {
+    return caller.kind === 'admin' ? this.projectOf(caller, project) : this.projectIn(caller, project);
+  }
+
   /** A log by its public identifier, when it is public or the caller's own. */
   async logFor(caller: Caller, id: string): Promise<LogRow> {
     const log = isIdentifier('log', id) ? await this.#reader.logById(id) : undefined;

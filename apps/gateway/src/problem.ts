@@ -67,6 +67,8 @@ interface ProblemExtras {
   readonly retryAfter?: number | undefined;
   /** Methods that there are; becomes `Allow`. */
   readonly allow?: readonly string[] | undefined;
+  /** How long the file is; becomes `Content-Range`. */
+  readonly contentRange?: string | undefined;
 }
 
 /** Anything the gateway answers that is not what was asked for. */
@@ -91,6 +93,7 @@ export class ProblemError extends Error {
         'retry-after': String(Math.ceil(this.extras.retryAfter)),
       }),
       ...(this.extras.allow && { allow: this.extras.allow.join(', ') }),
+      ...(this.extras.contentRange !== undefined && { 'content-range': this.extras.contentRange }),
       ...(this.status === 401 && { 'www-authenticate': 'Bearer realm="belay"' }),
       'cache-control': 'no-store',
     };

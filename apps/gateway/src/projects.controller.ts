@@ -1,4 +1,4 @@
-import { Body, Controller, Delete, Get, HttpCode, Inject, Param, Post, Put, Query } from '@nestjs/common';
+import { Body, Controller, Delete, Get, Inject, Param, Post, Put, Query } from '@nestjs/common';
 import { ApiTags } from '@nestjs/swagger';
 import { type Change, type ChangeReply, isIdentifier } from '@belay/contracts';
 import {
@@ -10,13 +10,10 @@ import {
   declareSinkBody,
   issueAuditorBody,
   issueTokenBody,
-  type PolicySet,
-  policySet,
   type ProjectCreated,
   projectCreated,
   type Revoked,
   revoked,
-  setPolicyBody,
   type SinkDeclared,
   sinkDeclared,
   type TokenIssued,
@@ -24,7 +21,6 @@ import {
   type TokenList,
   tokenList,
 } from '@belay/contracts/http';
-import { policyDigest, readPolicy } from '@belay/coverage';
 import type { Reader } from '@belay/db';
 import type { z } from 'zod';
 import type { Admin } from './access.js';
@@ -32,17 +28,13 @@ import type { Collector } from './collector.js';
 import { Allow, Who } from './guard.js';
 import { SINK } from './intake.js';
 import type { Issuer } from './issue.js';
-import { formatCursor, parseCursor, parseLimit } from './page.js';
+import { formatCursor, PAGING, parseCursor, parseLimit } from './page.js';
 import type { Places } from './places.js';
 import { notFound, ProblemError, valueOf } from './problem.js';
 import { Checked, Describe } from './schema.js';
 import { COLLECTOR, ISSUER, PLACES, READER } from './tokens.js';
 
 const project = { project: 'Project, `prj_...`' };
-const paging = {
-  cursor: 'Where the page begins, as `next` of the one before',
-  limit: 'At most 1000; default 100',
-};
 
 /** What a tenant's admin does. Every change is an entry of the project's log, written with it. */
 @ApiTags('projects')
@@ -138,7 +130,7 @@ export class ProjectsController {
 
   @Get(':project/tokens')
   @Allow('admin')
-  @Describe({ summary: 'List append tokens', params: project, query: paging, answer: tokenList })
+  @Describe({ summary: 'List append tokens', params: project, query: PAGING, answer: tokenList })
   async listTokens(
     @Who() admin: Admin,
     @Param('project') id: string,
@@ -218,7 +210,7 @@ export class ProjectsController {
 
   @Get(':project/auditors')
   @Allow('admin')
-  @Describe({ summary: 'List auditor keys', params: project, query: paging, answer: auditorList })
+  @Describe({ summary: 'List auditor keys', params: project, query: PAGING, answer: auditorList })
   async listAuditors(
     @Who() admin: Admin,
     @Param('project') id: string,
@@ -305,32 +297,6 @@ export class ProjectsController {
       ...(encoded !== undefined && { key: encoded }),
       index,
     };
-  }
-
-  @Put(':project/policy')
-  @Allow('admin')
-  @HttpCode(200)
-  @Describe({
-    summary: 'Set the policy, whole: a member that is absent gets its default',
-    params: project,
-    body: setPolicyBody,
-    answer: policySet,
-  })
-  async setPolicy(
-    @Who() admin: Admin,
-    @Param('project') id: string,
-    @Body(new Checked(setPolicyBody)) body: z.output<typeof setPolicyBody>,
-  ): Promise<PolicySet> {
-    const log = await this.#places.projectOf(admin, id);
-    const policy = readPolicy(body);
-    const { index } = await this.#change({
-      kind: 'policy.set',
-      tenant: admin.tenant,
-      by: admin.id,
-      project: log.project,
-      policy,
-    });
-    return { policy, digest: policyDigest(policy), index };
   }
 
   async #change(change: Change): Promise<ChangeReply & { index: number }> {

@@ -7,3 +7,6 @@ export const ADMISSION = Symbol('Admission');
 export const CONFIG = Symbol('GatewayConfig');
 export const METRICS = Symbol('Metrics');
 export const READY = Symbol('ready');
+export const WAITING = Symbol('Waiting');
+export const DOWNLOADS = Symbol('Downloads');
+export const SOURCE = Symbol('Source');

@@ -69,7 +69,7 @@ export class Turnstile {
 }
 
 function overloaded(): ProblemError {
-  return new ProblemError('overloaded', 'More receipts are asked for than this service makes at once.', {
+  return new ProblemError('overloaded', 'More of this is asked for than this service makes at once.', {
     retryAfter: 1,
   });
 }
