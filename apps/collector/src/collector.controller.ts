@@ -5,7 +5,9 @@ import {
   decodeAppend,
   decodeChange,
   decodeCheckpoint,
+  decodePayload,
   decodeReceipt,
+  decodeRecord,
   encodeOutcome,
   FrameError,
   SUBJECTS,
@@ -53,6 +55,21 @@ export class CollectorController {
   @MessagePattern(SUBJECTS.receipt)
   receipt(@Payload() frame: Buffer): Promise<Buffer> {
     return this.#answer(() => this.#collector.receipt(decodeReceipt(frame)));
+  }
+
+  @MessagePattern(SUBJECTS.record)
+  record(@Payload() frame: Buffer): Promise<Buffer> {
+    return this.#answer(async () => this.#collector.record(await decodeRecord(frame)));
+  }
+
+  @MessagePattern(SUBJECTS.issue)
+  issue(@Payload() frame: Buffer): Promise<Buffer> {
+    return this.#answer(() => this.#collector.issue(decodePayload(frame)));
+  }
+
+  @MessagePattern(SUBJECTS.signExport)
+  signExport(@Payload() frame: Buffer): Promise<Buffer> {
+    return this.#answer(() => this.#collector.signExport(decodePayload(frame)));
   }
 
   #answer(work: () => Promise<Answer>): Promise<Buffer> {

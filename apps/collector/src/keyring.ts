@@ -80,7 +80,10 @@ export class Keyring implements LogKeys {
     return { checkpoint: ed25519Signer(origin, seed), ack: ed25519Signer(ackName(origin), seed) };
   }
 
-  /** Signs receipts as the log's origin. For statements that this process built itself from the database. */
+  /**
+   * Signs receipts and manifests of exports as the log's origin. For statements that this process built itself from the
+   * database, or has checked as `Issuing` does.
+   */
   receiptSigner(origin: string, publicKey: Buffer): NoteSigner {
     return ed25519Signer(origin, this.#seedOf(origin, publicKey));
   }

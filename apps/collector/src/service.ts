@@ -28,6 +28,8 @@ import {
 } from '@belay/log';
 import { formatVkey } from '@belay/note';
 import { buildReceipt, MAX_RECEIPT_ENTRIES, scopeRange } from '@belay/receipt';
+import { Examiner } from './examiner.js';
+import { Issuing } from './issuing.js';
 import type { Keyring } from './keyring.js';
 
 export interface CollectorParts {
@@ -52,6 +54,8 @@ interface ReceiptRequest {
 export class CollectorService implements CollectorApi {
   readonly #parts: CollectorParts;
   readonly #sequencer: Sequencer;
+  readonly #examiner = new Examiner();
+  readonly #issuing: Issuing;
   /** Receipts being made: two that ask for the same one get the same one. */
   readonly #receipts = new Map<string, Promise<Outcome<ReceiptReply>>>();
 
@@ -60,6 +64,13 @@ export class CollectorService implements CollectorApi {
     this.#sequencer = new Sequencer({
       ...parts,
       newLogId: () => newIdentifier('log', parts.now(), randomBytes(10)),
+    });
+    this.#issuing = new Issuing({
+      store: parts.store,
+      sequencer: this.#sequencer,
+      examiner: this.#examiner,
+      signer: (origin, publicKey) => parts.keys.receiptSigner(origin, publicKey),
+      now: parts.now,
     });
   }
 
@@ -83,8 +94,9 @@ export class CollectorService implements CollectorApi {
     return this.#sequencer.halted();
   }
 
-  close(): Promise<void> {
-    return this.#sequencer.close();
+  async close(): Promise<void> {
+    await this.#sequencer.close();
+    await this.#examiner.close();
   }
 
   append(request: AppendRequest): Promise<Outcome<Ack>> {
@@ -110,6 +122,12 @@ export class CollectorService implements CollectorApi {
   checkpoint(log: string): Promise<Outcome<CheckpointReply>> {
     return this.#sequencer.checkpoint(log);
   }
+
+  record: CollectorApi['record'] = (request) => this.#issuing.record(request);
+
+  issue: CollectorApi['issue'] = (request) => this.#issuing.issue(request);
+
+  signExport: CollectorApi['signExport'] = (request) => this.#issuing.signExport(request);
 
   /** Event and range receipts are built here, from the database: what is signed is never handed in. */
   async receipt(request: ReceiptRequest): Promise<Outcome<ReceiptReply>> {

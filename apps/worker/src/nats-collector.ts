@@ -1,11 +1,30 @@
 import { ClientNats } from '@nestjs/microservices';
-import type { CheckpointReply, CollectorApi, Outcome } from '@belay/contracts';
-import { decodeOutcome, encodeCheckpoint, type NatsServers, SUBJECTS } from '@belay/contracts/rpc';
+import type {
+  CheckpointReply,
+  CollectorApi,
+  CollectorFault,
+  ExportReply,
+  IssueReply,
+  Outcome,
+  RecordReply,
+  StaleFault,
+} from '@belay/contracts';
+import {
+  decodeOutcome,
+  encodeCheckpoint,
+  encodePayload,
+  encodeRecord,
+  FrameError,
+  type NatsServers,
+  type PayloadRequest,
+  type RecordRequest,
+  SUBJECTS,
+} from '@belay/contracts/rpc';
 import type { Msg } from '@nats-io/transport-node';
 import { firstValueFrom, map, merge, Subject, timeout } from 'rxjs';
 
-/** The one thing a worker asks of the collector, over NATS, as raw frames (`@belay/contracts/rpc`). */
-export class NatsCollector implements Pick<CollectorApi, 'checkpoint'> {
+/** What a worker asks of the collector, over NATS, as raw frames (`@belay/contracts/rpc`). */
+export class NatsCollector implements Pick<CollectorApi, 'checkpoint' | 'record' | 'issue' | 'signExport'> {
   readonly #client: ClientNats;
   readonly #timeoutMs: number;
   /** The connection went: an answer that was under way never comes. */
@@ -26,20 +45,50 @@ export class NatsCollector implements Pick<CollectorApi, 'checkpoint'> {
     this.#client.on('disconnect', () => this.#lost.next());
   }
 
-  async checkpoint(log: string): Promise<Outcome<CheckpointReply>> {
-    try {
-      const answer = this.#client.send<Buffer, Buffer>(SUBJECTS.checkpoint, encodeCheckpoint(log));
-      return decodeOutcome(
-        await firstValueFrom(merge(answer.pipe(timeout(this.#timeoutMs)), this.#lost.pipe(map(lost)))),
-      );
-    } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
-      return { ok: false, fault: { kind: 'retry', code: 'unavailable', message, retryAfter: 1 } };
-    }
+  checkpoint(log: string): Promise<Outcome<CheckpointReply>> {
+    return this.#ask(SUBJECTS.checkpoint, () => encodeCheckpoint(log), decodeOutcome<CheckpointReply>);
+  }
+
+  record(request: RecordRequest): Promise<Outcome<RecordReply>> {
+    return this.#ask(SUBJECTS.record, () => encodeRecord(request), decodeOutcome<RecordReply>);
+  }
+
+  issue(request: PayloadRequest): Promise<Outcome<IssueReply, CollectorFault | StaleFault>> {
+    return this.#ask(
+      SUBJECTS.issue,
+      () => encodePayload(request),
+      decodeOutcome<IssueReply, CollectorFault | StaleFault>,
+    );
+  }
+
+  signExport(request: PayloadRequest): Promise<Outcome<ExportReply>> {
+    return this.#ask(SUBJECTS.signExport, () => encodePayload(request), decodeOutcome<ExportReply>);
   }
 
   async close(): Promise<void> {
     await this.#client.close();
+  }
+
+  async #ask<T, F>(
+    subject: string,
+    encode: () => Buffer | Promise<Buffer>,
+    decode: (frame: Buffer) => Outcome<T, F>,
+  ): Promise<Outcome<T, F | CollectorFault>> {
+    let frame: Buffer;
+    try {
+      frame = await encode();
+    } catch (error) {
+      if (!(error instanceof FrameError)) throw error;
+      // It would be too large the next time too.
+      return { ok: false, fault: { kind: 'refused', code: 'invalid', message: error.message } };
+    }
+    try {
+      const answer = this.#client.send<Buffer, Buffer>(subject, frame).pipe(timeout(this.#timeoutMs));
+      return decode(await firstValueFrom(merge(answer, this.#lost.pipe(map(lost)))));
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      return { ok: false, fault: { kind: 'retry', code: 'unavailable', message, retryAfter: 1 } };
+    }
   }
 }
 
