@@ -11,7 +11,8 @@ import type {
   TokenListed,
 } from '@belay/contracts/http';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { type CliConfig, readConfig } from './config.js';
+import { type AdminOptions, adminCommand, asAdmin, projectOf, projectOption } from './admin-options.js';
+import { readConfig } from './config.js';
 import {
   findLogin,
   loadOrCreateSinkKey,
@@ -22,40 +23,15 @@ import {
 import { privateKeyObject, rawPublicKey } from '@belay/keys';
 import { badInput, CliError, usage } from './exit.js';
 import { columns, print, printable, styleFor } from './output.js';
-import { connect, type ConnectionOptions, connectionOptions, type Service } from './service.js';
+import { registerPolicy } from './project-policy.js';
+import { connect, type ConnectionOptions, connectionOptions } from './service.js';
 
 const PROXY_SINK = 'proxy';
-
-interface AdminOptions extends ConnectionOptions {
-  readonly adminKey?: string;
-}
 
 function integer(text: string): number {
   const value = Number(text);
   if (!/^\d+$/.test(text) || !Number.isSafeInteger(value)) throw new InvalidArgumentError('not a number.');
   return value;
-}
-
-const adminCommand = (command: Command): Command =>
-  connectionOptions(command).option(
-    '--admin-key <key>',
-    "the tenant's admin key, or @FILE (BELAY_ADMIN_KEY)",
-  );
-
-const projectOption = (command: Command): Command =>
-  adminCommand(command).option('--project <id>', 'which project (default: that of the stored credentials)');
-
-const asAdmin = (config: CliConfig, options: AdminOptions): Promise<Service> =>
-  connect(config, options, options.adminKey ?? config.adminKey, {
-    option: '--admin-key',
-    variable: 'BELAY_ADMIN_KEY',
-  });
-
-/** The project a command is about: as given, else the one this machine appends to. */
-async function projectOf(config: CliConfig, given: string | undefined): Promise<string> {
-  const project = given ?? (await findLogin(config))?.credential.project;
-  if (project === undefined) throw usage('which project? Give --project ID.');
-  return encodeURIComponent(project);
 }
 
 interface RegisterOptions extends AdminOptions {
@@ -318,7 +294,7 @@ async function createTenant(options: TenantOptions): Promise<void> {
 }
 
 export function register(program: Command): void {
-  const project = program.command('project').description('register a project');
+  const project = program.command('project').description('register a project; its policy');
   adminCommand(project.command('register'))
     .description('create a project with its log, and store credentials for this machine')
     .requiredOption('--name <name>', 'name of the project')
@@ -328,6 +304,7 @@ export function register(program: Command): void {
     .option('--replace', 'replace the stored credentials')
     .option('--no-login', 'print the token in place of storing it')
     .action(registerProject);
+  registerPolicy(project);
 
   const token = program.command('token').description('issue, list and revoke append tokens');
   projectOption(token.command('issue'))

@@ -80,11 +80,27 @@ const COMMANDS: Readonly<Record<string, Entry>> = {
     description: 'get, verify and read receipts',
     load: () => import('./receipt.js'),
   },
+  sessions: {
+    description: 'what sessions have come to: affirmed, violated, incomplete ...',
+    load: () => import('./sessions.js'),
+  },
+  label: {
+    description: 'say of a session or a call that it was violated, or was not',
+    load: () => import('./label.js'),
+  },
+  export: {
+    description: 'evidence in one file for somebody without access: create, list, download',
+    load: () => import('./export.js'),
+  },
+  webhook: {
+    description: 'be told when a session settles: add, list, remove, deliveries',
+    load: () => import('./webhook.js'),
+  },
   log: {
     description: 'checkpoint, proofs, verification and whole-log check',
     load: () => import('./log.js'),
   },
-  project: { description: 'register a project', load: () => import('./admin.js') },
+  project: { description: 'register a project; its policy', load: () => import('./admin.js') },
   token: { description: 'issue, list and revoke append tokens', load: () => import('./admin.js') },
   auditor: { description: 'issue a key that may read a project', load: () => import('./admin.js') },
   sink: { description: 'declare a sink: its key, trust domain, heartbeat', load: () => import('./admin.js') },

@@ -18,6 +18,21 @@ export function milliseconds(text: string): number {
   return value;
 }
 
+/** A whole number that is not negative. */
+export function whole(text: string): number {
+  const value = Number(text);
+  if (!/^\d+$/.test(text) || !Number.isSafeInteger(value)) throw new InvalidArgumentError('not a number.');
+  return value;
+}
+
+/** A date or time as people write it, in the form that the API takes. */
+export function moment(text: string): string {
+  const time = new Date(text);
+  if (Number.isNaN(time.getTime()))
+    throw new InvalidArgumentError('not a time: such as 2027-01-31 or 2027-01-31T12:00:00Z.');
+  return time.toISOString();
+}
+
 export function sinkName(text: string): string {
   if (!SINK_NAME.test(text)) {
     throw new InvalidArgumentError('a letter or digit, then up to 63 of A-Z a-z 0-9 . _ -');

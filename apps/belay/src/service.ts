@@ -15,7 +15,14 @@ const TIMEOUT_MS = 30_000;
 export interface Answer {
   readonly status: number;
   readonly type: string;
+  readonly headers: Headers;
   readonly bytes: Buffer;
+}
+
+/** An answer that is read as it comes. */
+export interface Stream {
+  readonly status: number;
+  readonly parts: AsyncIterable<Uint8Array>;
 }
 
 /** A problem that the service stated (RFC 9457), with its stable code. */
@@ -40,6 +47,7 @@ const NEXT: Readonly<Record<string, string>> = {
   token_expired: 'Ask the project for a new token.',
   not_found: 'It does not exist, or this key may not see it.',
   not_published: 'A checkpoint is published about once a second; try again shortly.',
+  gone: 'It was removed, or has been kept as long as it is: make it again.',
   rate_limited: 'Try again later.',
   overloaded: 'Try again shortly.',
   unavailable: 'Try again shortly.',
@@ -83,29 +91,65 @@ export class Service {
 
   /** Throws ServiceProblem for what the service refuses and `unavailable` for what never reached it. */
   async ask(method: string, path: string, accept: string, body?: unknown): Promise<Answer> {
-    const headers: Record<string, string> = { accept };
-    if (this.#credential !== undefined) headers.authorization = `Bearer ${this.#credential}`;
-    if (body !== undefined) headers['content-type'] = 'application/json';
     let answer: Answer;
     try {
-      const response = await fetch(this.url + path, {
-        method,
-        headers,
-        // A redirect would carry the credential to whoever it names.
-        redirect: 'error',
-        signal: AbortSignal.timeout(TIMEOUT_MS),
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-      });
-      answer = {
-        status: response.status,
-        type: response.headers.get('content-type')?.split(';')[0] ?? '',
-        bytes: await readBounded(response),
-      };
+      const signal = AbortSignal.timeout(TIMEOUT_MS);
+      answer = await answerOf(await this.#fetch(method, path, { accept }, signal, body));
     } catch (error) {
       throw this.#unreachable(error);
     }
     if (answer.status >= 400) throw problemOf(answer);
     return answer;
+  }
+
+  /**
+   * An answer of any length. Throws as `ask`; while it is read, `unavailable` also where nothing comes for a while or
+   * the connection breaks.
+   */
+  async stream(path: string, headers: Readonly<Record<string, string>>): Promise<Stream> {
+    const silence = new AbortController();
+    const timer = setTimeout(() => silence.abort(new DOMException('silent', 'TimeoutError')), TIMEOUT_MS);
+    try {
+      const response = await this.#fetch('GET', path, headers, silence.signal);
+      if (response.status >= 400) throw problemOf(await answerOf(response));
+      return { status: response.status, parts: this.#parts(response, timer) };
+    } catch (error) {
+      clearTimeout(timer);
+      throw this.#unreachable(error);
+    }
+  }
+
+  async *#parts(response: Response, silent: NodeJS.Timeout): AsyncGenerator<Uint8Array> {
+    try {
+      for await (const part of response.body ?? []) {
+        silent.refresh();
+        yield part as Uint8Array;
+      }
+    } catch (error) {
+      throw this.#unreachable(error);
+    } finally {
+      clearTimeout(silent);
+    }
+  }
+
+  async #fetch(
+    method: string,
+    path: string,
+    given: Readonly<Record<string, string>>,
+    signal: AbortSignal,
+    body?: unknown,
+  ): Promise<Response> {
+    const headers: Record<string, string> = { ...given };
+    if (this.#credential !== undefined) headers.authorization = `Bearer ${this.#credential}`;
+    if (body !== undefined) headers['content-type'] = 'application/json';
+    return await fetch(this.url + path, {
+      method,
+      headers,
+      // A redirect would carry the credential to whoever it names.
+      redirect: 'error',
+      signal,
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
   }
 
   #unreachable(error: unknown): CliError {
@@ -122,6 +166,12 @@ export class Service {
       error,
     );
   }
+}
+
+async function answerOf(response: Response): Promise<Answer> {
+  const { status, headers } = response;
+  const type = headers.get('content-type')?.split(';')[0] ?? '';
+  return { status, type, headers, bytes: await readBounded(response) };
 }
 
 async function readBounded(response: Response): Promise<Buffer> {
