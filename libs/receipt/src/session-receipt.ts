@@ -687,8 +687,20 @@ function memberHolds(member: ListedMember): boolean {
   const known = implied.length === 0 ? 'open' : worstOf(implied);
   const unsigned = epochs.length === 0 || reasons.some(({ reason }) => reason === 'unsigned');
   const whole = epochsOmitted === 0 && reasonsOmitted === 0;
-  if (whole) return status === known && signed === !unsigned;
+  if (whole)
+    return status === known && signed === !unsigned && epochs.every((epoch) => epochHolds(epoch, reasons));
   return rank(status) <= rank(known) && !(signed && unsigned);
+}
+
+/** Whether an epoch that lacks something has a reason that says what, and none says worse than its status. */
+function epochHolds(
+  { epoch, status }: ListedMember['epochs'][number],
+  reasons: ListedMember['reasons'],
+): boolean {
+  const own = reasons.filter((reason) => 'epoch' in reason && reason.epoch === epoch).flatMap(impliedBy);
+  // A second story that names the session is the member's conflict, wherever in the epoch it stands.
+  const least = worstOf(own.filter((each) => each !== 'conflict'));
+  return (status === 'complete' || status === 'open' || own.includes(status)) && rank(status) <= rank(least);
 }
 
 /** What a reason says of a member's coverage at least. */
