@@ -1,20 +1,31 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { createHash } from 'node:crypto';
+import { deflateSync } from 'node:zlib';
 import type { AppendRequest, Change } from '@belay/contracts';
+import { DEFAULT_POLICY } from '@belay/coverage';
+import type { CoverageStated } from '@belay/envelope';
 import {
   decodeAppend,
   decodeChange,
   decodeChangeOutcome,
   decodeCheckpoint,
   decodeOutcome,
+  decodePayload,
   decodeReceipt,
+  decodeRecord,
   encodeAppend,
   encodeChange,
   encodeCheckpoint,
   encodeOutcome,
+  encodePayload,
   encodeReceipt,
+  encodeRecord,
   FrameError,
   MAX_FRAME_BYTES,
+  MAX_PAYLOAD_BYTES,
+  MAX_RECORD_BYTES,
+  MAX_RECORD_STATEMENTS,
 } from '@belay/contracts/rpc';
 
 const word = fc.string({ maxLength: 40 });
@@ -89,8 +100,47 @@ const changes = fc.oneof(
     key: optional(bytes(32)),
     heartbeat: optional(count),
   }),
-  fc.record({ kind: fc.constant('policy.set' as const), ...base, public: fc.boolean() }),
+  fc.record({
+    kind: fc.constant('policy.set' as const),
+    ...base,
+    policy: fc
+      .record({
+        public: fc.boolean(),
+        lateness: fc.nat(1_000),
+        retention: optional(fc.integer({ min: 1, max: 1_000 })),
+        sessions: fc.constantFrom([], [{ kind: 'code', opens: ['proxy'], required: ['proxy', 'hook'] }]),
+      })
+      .map((given) => without({ ...DEFAULT_POLICY, ...given })),
+  }),
+  fc.record({
+    kind: fc.constant('label.set' as const),
+    tenant: optional(word),
+    by: word,
+    project: word,
+    session: word,
+    call: optional(word),
+    says: fc.constantFrom('violated' as const, 'not_violated' as const),
+  }),
 );
+
+const stated = (bytes: Buffer, of: { session: string } | { sink: string; epoch: string }) => {
+  const body: CoverageStated = {
+    kind: 'coverage.stated',
+    v: 1,
+    statement: `sha256:${createHash('sha256').update(bytes).digest('hex')}`,
+    size: 7,
+    time: '2026-01-01T00:00:00.000Z',
+    status: 'gap',
+    policy: `sha256:${'0'.repeat(64)}`,
+    ...('session' in of ? { type: 'session', ...of } : { type: 'epoch', ...of }),
+  };
+  return { body, bytes };
+};
+const someStatements = [
+  stated(Buffer.from('{"a":1}'), { session: 's-1' }),
+  stated(Buffer.alloc(0), { session: 's-2' }),
+  stated(Buffer.from('{"b":2}'), { sink: 'proxy', epoch: '01K6B3YB80041061050R3GG28A' }),
+];
 
 describe('frames', () => {
   it('carry an append verbatim', () => {
@@ -132,6 +182,84 @@ describe('frames', () => {
       fault: { kind: 'retry', code: 'overloaded', message: 'm', retryAfter: 1 },
     } as const;
     expect(decodeOutcome(encodeOutcome(fault))).toEqual(fault);
+  });
+
+  it('carry statements and payloads verbatim', async () => {
+    const request = { project: 'p', statements: someStatements };
+    expect(await decodeRecord(await encodeRecord(request))).toEqual(request);
+    const none = { project: 'p', statements: [] };
+    expect(await decodeRecord(await encodeRecord(none))).toEqual(none);
+    fc.assert(
+      fc.property(word, fc.uint8Array({ maxLength: 300 }), (project, payload) => {
+        const asked = { project, payload: Buffer.from(payload) };
+        expect(decodePayload(encodePayload(asked))).toEqual(asked);
+      }),
+    );
+    const stale = {
+      ok: false,
+      fault: { kind: 'refused', code: 'stale', message: 'm', field: 'supersedes' },
+    } as const;
+    expect(decodeOutcome(encodeOutcome(stale))).toEqual(stale);
+  });
+
+  it('carry the statement of a session of forty thousand calls, longer than a message of NATS', async () => {
+    const hex = (at: number) => createHash('sha256').update(String(at)).digest('hex');
+    const calls = Array.from({ length: 40_000 }, (_, at) => ({
+      arguments: 'same',
+      calls: [`hmac-sha256:${hex(at)}`],
+      identical: 1,
+      outcome: 'same',
+      seen: [
+        { calls: [4 * at], results: [4 * at + 2], sink: 'hook' },
+        { calls: [4 * at + 1], results: [4 * at + 3], sink: 'proxy' },
+      ],
+      weak: false,
+    }));
+    const bytes = Buffer.from(JSON.stringify({ calls }));
+    expect(bytes.length).toBeGreaterThan(MAX_FRAME_BYTES);
+    const request = { project: 'p', statements: [stated(bytes, { session: 's' })] };
+    const frame = await encodeRecord(request);
+    expect(frame.length).toBeLessThan(MAX_FRAME_BYTES);
+    expect((await decodeRecord(frame)).statements[0]?.bytes.equals(bytes)).toBe(true);
+  });
+
+  it('of statements are refused beyond their limits, and for what is not a statement of coverage', async () => {
+    const [one] = someStatements as [(typeof someStatements)[0]];
+    const refuses = (work: Promise<unknown>, message: string) =>
+      expect(work).rejects.toMatchObject({ name: 'FrameError', message: expect.stringContaining(message) });
+    const many = Array.from({ length: MAX_RECORD_STATEMENTS + 1 }, () => one);
+    await refuses(encodeRecord({ project: 'p', statements: many }), 'at most');
+    const large = stated(Buffer.alloc(MAX_RECORD_BYTES + 1), { session: 's' });
+    await refuses(encodeRecord({ project: 'p', statements: [large] }), 'at most');
+    expect(() => encodePayload({ project: 'p', payload: Buffer.alloc(MAX_PAYLOAD_BYTES + 1) })).toThrow(
+      FrameError,
+    );
+
+    const made = (header: object, rest: Buffer) => {
+      const head = Buffer.from(JSON.stringify(header));
+      const length = Buffer.alloc(4);
+      length.writeUInt32BE(head.length);
+      return decodeRecord(Buffer.concat([length, head, rest]));
+    };
+    const body = JSON.stringify(someStatements[0]?.body);
+    const canonical = (await encodeRecord({ project: 'p', statements: [one] })).toString('latin1');
+    expect(canonical).toContain('coverage.stated');
+    await refuses(made({ v: 1, project: 'p', lengths: [7], bodies: [body] }, deflateSync('{"a":1}')), 'body');
+    await refuses(made({ v: 1, project: 'p', lengths: [1], bodies: [] }, deflateSync('a')), 'differ');
+    await refuses(made({ v: 2, project: 'p', lengths: [], bodies: [] }, deflateSync('')), 'version');
+    await refuses(made({ v: 1, project: 'p', lengths: [], bodies: [] }, Buffer.from('plain')), 'deflated');
+    // Says it is short and is not: what is inflated is bounded by what was said.
+    await refuses(
+      made({ v: 1, project: 'p', lengths: [], bodies: [] }, deflateSync(Buffer.alloc(1 << 24))),
+      'as long as it says',
+    );
+    const frame = await encodeRecord({ project: 'p', statements: someStatements });
+    for (let at = 0; at < frame.length; at += 3) {
+      const damaged = Buffer.from(frame);
+      damaged.writeUInt8(damaged.readUInt8(at) ^ 0x24, at);
+      await decodeRecord(damaged).catch((error: unknown) => expect(error).toBeInstanceOf(FrameError));
+      await expect(decodeRecord(frame.subarray(0, at))).rejects.toBeInstanceOf(FrameError);
+    }
   });
 
   it('are refused with a FrameError, never with another error, whatever was done to them', () => {
