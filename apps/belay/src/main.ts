@@ -13,107 +13,122 @@ interface Entry {
   readonly load: () => Promise<{ readonly register: (program: Command) => void }>;
 }
 
-const COMMANDS: Readonly<Record<string, Entry>> = {
-  proxy: {
-    description: 'run an MCP server behind a transparent, recording proxy',
-    load: () => import('./proxy.js'),
+/** By what a person is about; in the order of the work. */
+const GROUPS: Readonly<Record<string, Readonly<Record<string, Entry>>>> = {
+  'Record:': {
+    proxy: {
+      description: 'run an MCP server behind a transparent, recording proxy',
+      load: () => import('./proxy.js'),
+    },
+    wrap: {
+      description: "put `belay proxy` in front of the MCP servers of a client's configuration",
+      load: () => import('./wrap.js'),
+    },
+    unwrap: { description: 'take `belay proxy` away again', load: () => import('./wrap.js') },
+    hook: {
+      description: "record an agent's hook event; install|uninstall the hook",
+      load: () => import('./hook-command.js'),
+    },
+    otlp: {
+      description: 'receive OpenTelemetry spans and log records of an agent, as commitments',
+      load: () => import('./otlp.js'),
+    },
+    forward: {
+      description: 'stream events from a file or standard input to the log, as commitments',
+      load: () => import('./forward.js'),
+    },
+    claim: {
+      description: 'put on record what an agent says it has done',
+      load: () => import('./claim.js'),
+    },
+    login: {
+      description: 'store an append token and the address of its service',
+      load: () => import('./login.js'),
+    },
+    status: {
+      description: 'what is spooled, acknowledged, refused, dropped',
+      load: () => import('./status.js'),
+    },
   },
-  forward: {
-    description: 'stream events from a file or standard input to the log, as commitments',
-    load: () => import('./forward.js'),
+  'Contain:': {
+    sandbox: {
+      description: 'prove the boundary that MCP servers run in',
+      load: () => import('./sandbox.js'),
+    },
+    snapshot: {
+      description: 'states of the workspace: list, compare, restore, check, tidy up',
+      load: () => import('./snapshot.js'),
+    },
   },
-  otlp: {
-    description: 'receive OpenTelemetry spans and log records of an agent, as commitments',
-    load: () => import('./otlp.js'),
+  'Judge:': {
+    verify: {
+      description: 'judge traces by running them again',
+      load: () => import('./verify.js'),
+    },
+    check: {
+      description: 'judge traces for a CI job: one line, one exit code',
+      load: () => import('./check.js'),
+    },
+    replay: {
+      description: 'run the calls of traces again and say which could be; nothing is judged',
+      load: () => import('./replay.js'),
+    },
+    policy: {
+      description: "check the operator's policy file, and say what its rules protect",
+      load: () => import('./policy.js'),
+    },
+    trace: { description: 'read, check, export and import local records', load: () => import('./trace.js') },
   },
-  hook: {
-    description: "record an agent's hook event; install|uninstall the hook",
-    load: () => import('./hook-command.js'),
+  'Prove:': {
+    sessions: {
+      description: 'what sessions have come to: affirmed, violated, incomplete ...',
+      load: () => import('./sessions.js'),
+    },
+    label: {
+      description: 'say of a session or a call that it was violated, or was not',
+      load: () => import('./label.js'),
+    },
+    receipt: {
+      description: 'get, verify and read receipts; verify exports',
+      load: () => import('./receipt.js'),
+    },
+    export: {
+      description: 'evidence in one file for somebody without access: create, list, download',
+      load: () => import('./export.js'),
+    },
+    log: {
+      description: 'checkpoint, proofs, verification and whole-log check',
+      load: () => import('./log.js'),
+    },
+    reveal: {
+      description: 'open one commitment for an auditor, or check an opening',
+      load: () => import('./reveal.js'),
+    },
   },
-  login: {
-    description: 'store an append token and the address of its service',
-    load: () => import('./login.js'),
-  },
-  wrap: {
-    description: "put `belay proxy` in front of the MCP servers of a client's configuration",
-    load: () => import('./wrap.js'),
-  },
-  unwrap: { description: 'take `belay proxy` away again', load: () => import('./wrap.js') },
-  policy: {
-    description: "check the operator's policy file, and say what its rules protect",
-    load: () => import('./policy.js'),
-  },
-  trace: { description: 'read, check, export and import local records', load: () => import('./trace.js') },
-  verify: {
-    description: 'judge traces by running them again',
-    load: () => import('./verify.js'),
-  },
-  check: {
-    description: 'judge traces for a CI job: one line, one exit code',
-    load: () => import('./check.js'),
-  },
-  replay: {
-    description: 'run the calls of traces again and say which could be; nothing is judged',
-    load: () => import('./replay.js'),
-  },
-  claim: {
-    description: 'put on record what an agent says it has done',
-    load: () => import('./claim.js'),
-  },
-  reveal: {
-    description: 'open one commitment for an auditor, or check an opening',
-    load: () => import('./reveal.js'),
-  },
-  sandbox: {
-    description: 'prove the boundary that MCP servers run in',
-    load: () => import('./sandbox.js'),
-  },
-  snapshot: {
-    description: 'states of the workspace: list, compare, restore, check, tidy up',
-    load: () => import('./snapshot.js'),
-  },
-  status: {
-    description: 'what is spooled, acknowledged, refused, dropped',
-    load: () => import('./status.js'),
-  },
-  receipt: {
-    description: 'get, verify and read receipts',
-    load: () => import('./receipt.js'),
-  },
-  sessions: {
-    description: 'what sessions have come to: affirmed, violated, incomplete ...',
-    load: () => import('./sessions.js'),
-  },
-  label: {
-    description: 'say of a session or a call that it was violated, or was not',
-    load: () => import('./label.js'),
-  },
-  export: {
-    description: 'evidence in one file for somebody without access: create, list, download',
-    load: () => import('./export.js'),
-  },
-  webhook: {
-    description: 'be told when a session settles: add, list, remove, deliveries',
-    load: () => import('./webhook.js'),
-  },
-  log: {
-    description: 'checkpoint, proofs, verification and whole-log check',
-    load: () => import('./log.js'),
-  },
-  project: { description: 'register a project; its policy', load: () => import('./admin.js') },
-  token: { description: 'issue, list and revoke append tokens', load: () => import('./admin.js') },
-  auditor: { description: 'issue a key that may read a project', load: () => import('./admin.js') },
-  sink: { description: 'declare a sink: its key, trust domain, heartbeat', load: () => import('./admin.js') },
-  tenant: { description: 'create a tenant (operator)', load: () => import('./admin.js') },
-  operator: {
-    description: 'replace a lost operator key, on the machine of the service',
-    load: () => import('./operator.js'),
-  },
-  serve: {
-    description: 'run the whole service in one process',
-    load: () => import('./serve-command.js'),
+  'Administer:': {
+    project: { description: 'register a project; its policy', load: () => import('./admin.js') },
+    token: { description: 'issue, list and revoke append tokens', load: () => import('./admin.js') },
+    auditor: { description: 'issue a key that may read a project', load: () => import('./admin.js') },
+    sink: {
+      description: 'declare a sink: its key, trust domain, heartbeat',
+      load: () => import('./admin.js'),
+    },
+    webhook: {
+      description: 'be told when a session settles: add, list, remove, deliveries',
+      load: () => import('./webhook.js'),
+    },
+    tenant: { description: 'create a tenant (operator)', load: () => import('./admin.js') },
+    operator: {
+      description: 'replace a lost operator key, on the machine of the service',
+      load: () => import('./operator.js'),
+    },
+    serve: {
+      description: 'run the whole service in one process',
+      load: () => import('./serve-command.js'),
+    },
   },
 };
+const COMMANDS: Readonly<Record<string, Entry>> = Object.assign({}, ...Object.values(GROUPS));
 
 const VERSION = '0.1.0';
 /** Help goes the way of all other output, which survives a reader that leaves. */
@@ -131,8 +146,10 @@ function programWithout(loaded: string | undefined): Command {
       'after',
       '\nExit codes: 0 good, 1 bad, 2 undecided, 64 usage, 65 bad input, 69 unavailable, 70 our fault.',
     );
-  for (const [name, { description }] of Object.entries(COMMANDS)) {
-    if (name !== loaded) program.command(name).description(description);
+  for (const [group, commands] of Object.entries(GROUPS)) {
+    for (const [name, { description }] of Object.entries(commands)) {
+      if (name !== loaded) program.command(name).description(description).helpGroup(group);
+    }
   }
   return program;
 }
