@@ -1,26 +1,39 @@
 import type { Logger } from 'pino';
-import type { Publisher } from './publisher.js';
+
+const AFTER_FAILURE_MS = 1_000;
+
+/** What is done again and again. */
+export interface Sweeper {
+  sweep(): Promise<void>;
+}
 
 /**
- * Sweeps on a timer within this process. A sweep that takes longer than the interval is followed by the next at once,
- * never joined by it.
+ * Sweeps within this process, on a timer or when it is poked. A sweep that takes longer than the interval is followed
+ * by the next at once, never joined by it; pokes while one goes on count as one.
  */
 export class InProcessSchedule {
-  readonly #publisher: Publisher;
+  readonly #sweeper: Sweeper;
   readonly #intervalMs: number;
   readonly #log: Logger;
   #running: Promise<void> | undefined;
   #wake: (() => void) | undefined;
+  #poked = false;
   #stopping = false;
 
-  constructor(publisher: Publisher, intervalMs: number, log: Logger) {
-    this.#publisher = publisher;
+  /** With an interval of Infinity it sweeps only when it is poked. */
+  constructor(sweeper: Sweeper, intervalMs: number, log: Logger) {
+    this.#sweeper = sweeper;
     this.#intervalMs = intervalMs;
     this.#log = log;
   }
 
   start(): void {
     this.#running ??= this.#run();
+  }
+
+  poke(): void {
+    this.#poked = true;
+    this.#wake?.();
   }
 
   /** Ends after the sweep that may be going on. */
@@ -33,19 +46,21 @@ export class InProcessSchedule {
   async #run(): Promise<void> {
     while (!this.#stopping) {
       const started = Date.now();
+      this.#poked = false;
       try {
-        await this.#publisher.sweep();
+        await this.#sweeper.sweep();
       } catch (error) {
         this.#log.error({ err: error }, 'a sweep failed; the next one tries again');
+        await this.#pause(AFTER_FAILURE_MS);
       }
       await this.#pause(this.#intervalMs - (Date.now() - started));
     }
   }
 
   #pause(ms: number): Promise<void> {
-    if (this.#stopping || ms <= 0) return Promise.resolve();
+    if (this.#stopping || this.#poked || ms <= 0) return Promise.resolve();
     return new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms);
+      const timer = ms === Number.POSITIVE_INFINITY ? undefined : setTimeout(resolve, ms);
       this.#wake = () => {
         clearTimeout(timer);
         resolve();

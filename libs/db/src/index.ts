@@ -1,4 +1,19 @@
 /** PostgreSQL: the only package that knows `pg` and `kysely`. */
+export {
+  type AccountState,
+  type AccountSession,
+  AccountStore,
+  type AccountTurn,
+  type BatchWrite,
+  type Concerned,
+  Fenced,
+  type KeptEpoch,
+  type NewDelivery,
+  OPEN_END,
+  type RawEntry,
+  type ReceiptRow,
+  type SessionOutcome,
+} from './account-store.js';
 export { type Connection, openDatabase, openPool, type PoolOptions, type ProcessRole } from './connection.js';
 export { claimDeployment, type Deployment, OtherDeployment } from './deployment.js';
 export { type EmbeddedPostgres, startEmbedded } from './embedded.js';

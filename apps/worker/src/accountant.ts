@@ -1,0 +1,175 @@
+import type { AccountStore, AccountTurn } from '@belay/db';
+import { Fenced } from '@belay/db';
+import type { LogRecord } from '@belay/log';
+import type { Logger } from 'pino';
+import type { Evaluator } from './evaluator.js';
+import { DamagedState, Lane } from './lane.js';
+
+/** Logs looked at in one sweep; more wait for the next. */
+const SWEEP = 1_000;
+/** Logs at the same time: each holds a connection for its turn. */
+const LOGS_AT_ONCE = 2;
+/** Entries taken in by one transaction. */
+const BATCH = 4_000;
+/** A turn ends after so long, when others wait. */
+const TURN_MS = 2_000;
+/** States in memory over all logs; the ones of logs that were quiet longest are given up. */
+const MOST_HELD = 24_000;
+/** How often a log is begun anew from its first entry. What is damaged again at once is no damage of what was kept. */
+const ANEW_MS = 10 * 60_000;
+
+export interface AccountantParts {
+  readonly store: AccountStore;
+  readonly evaluator: Evaluator;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+  readonly log: Logger;
+}
+
+/**
+ * Keeps the account of every log: takes in what came since, and looks at what may have changed by it or by time alone.
+ *
+ * Any number of these may run at once, on any schedule: what waits is seen from the database, a log is one worker's at
+ * a time, and a worker that dies in the middle leaves what it had written in whole batches.
+ */
+export class Accountant {
+  readonly #parts: AccountantParts;
+  /** By log, the one used last at the end. */
+  readonly #lanes = new Map<number, Lane>();
+  readonly #anew = new Map<number, number>();
+  readonly #busy = new Set<number>();
+  #trouble: { readonly since: number; readonly message: string } | undefined;
+
+  constructor(parts: AccountantParts) {
+    this.#parts = parts;
+  }
+
+  /** What keeps logs from being reconciled, and since when (milliseconds since 1970); undefined when nothing does. */
+  get trouble(): { readonly since: number; readonly message: string } | undefined {
+    return this.#trouble;
+  }
+
+  /** Logs that wait, the most behind first. */
+  waiting(): Promise<LogRecord[]> {
+    return this.#parts.store.waiting(new Date(this.#parts.now()), SWEEP);
+  }
+
+  /** Visits what waits until nothing does. Rejects with the first failure, after all were tried. */
+  async sweep(): Promise<void> {
+    const waiting = await this.waiting();
+    const failures: unknown[] = [];
+    const visiting = Array.from({ length: LOGS_AT_ONCE }, async () => {
+      for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+        const more = await this.visit(next).catch((error: unknown) => void failures.push(error));
+        if (more === true) waiting.push(next);
+      }
+    });
+    await Promise.all(visiting);
+    this.#note(failures[0]);
+    if (failures.length > 0) throw failures[0];
+  }
+
+  /**
+   * Takes in what a log has got, and looks at what is due in it, for a bounded time. Returns whether something is left.
+   * While another worker has the log, nothing is done, and nothing is left.
+   */
+  async visit(log: LogRecord): Promise<boolean> {
+    if (this.#busy.has(log.log)) return false;
+    this.#busy.add(log.log);
+    try {
+      return (
+        (await this.#inTurn(log, async (turn, lane) => {
+          const until = this.#parts.now() + TURN_MS;
+          const isReached = await this.#reconcile(turn, lane, until);
+          if (!isReached) return true;
+          while (await this.#parts.evaluator.look(turn, lane)) {
+            if (this.#parts.now() > until) return true;
+          }
+          return lane.size < (await turn.size());
+        })) ?? false
+      );
+    } finally {
+      this.#busy.delete(log.log);
+    }
+  }
+
+  /** Judges sessions of a log, as of all that it has now; undefined while another worker has the log. */
+  async judge(log: LogRecord, sessions: readonly string[]): Promise<true | undefined> {
+    if (this.#busy.has(log.log)) return undefined;
+    this.#busy.add(log.log);
+    try {
+      return await this.#inTurn(log, async (turn, lane) => {
+        await this.#reconcile(turn, lane, Number.POSITIVE_INFINITY);
+        await this.#parts.evaluator.judge(turn, lane, sessions);
+        return true as const;
+      });
+    } finally {
+      this.#busy.delete(log.log);
+    }
+  }
+
+  async #inTurn<T>(
+    log: LogRecord,
+    work: (turn: AccountTurn, lane: Lane) => Promise<T>,
+  ): Promise<T | undefined> {
+    return this.#parts.store.turn(log, async (turn) => {
+      try {
+        const lane = await this.#lane(turn);
+        const result = await work(turn, lane);
+        this.#keep(log, lane);
+        return result;
+      } catch (error) {
+        // What is in memory may be ahead of what was written.
+        this.#lanes.delete(log.log);
+        if (error instanceof DamagedState) return this.#anewFrom(turn, error);
+        if (error instanceof Fenced) return undefined;
+        throw error;
+      }
+    });
+  }
+
+  /** Returns whether it reached the head before the time was up. */
+  async #reconcile(turn: AccountTurn, lane: Lane, until: number): Promise<boolean> {
+    for (;;) {
+      const size = await turn.size();
+      if (lane.size >= size) return true;
+      if (this.#parts.now() > until) return false;
+      await lane.step(turn, Math.min(lane.size + BATCH, size), new Date(this.#parts.now()));
+    }
+  }
+
+  async #lane(turn: AccountTurn): Promise<Lane> {
+    const known = this.#lanes.get(turn.log.log);
+    if (known !== undefined && (await turn.cursor()).fence === known.fence) return known;
+    return Lane.open(turn);
+  }
+
+  #keep(log: LogRecord, lane: Lane): void {
+    this.#lanes.delete(log.log);
+    this.#lanes.set(log.log, lane);
+    let held = [...this.#lanes.values()].reduce((sum, one) => sum + one.held, 0);
+    for (const [key, one] of this.#lanes) {
+      if (held <= MOST_HELD) break;
+      held -= one.held;
+      this.#lanes.delete(key);
+    }
+  }
+
+  async #anewFrom(turn: AccountTurn, error: DamagedState): Promise<undefined> {
+    const { log, now } = this.#parts;
+    const before = this.#anew.get(turn.log.log);
+    if (before !== undefined && now() - before < ANEW_MS) throw error;
+    this.#anew.set(turn.log.log, now());
+    log.error({ err: error, origin: turn.log.origin }, 'what was kept of a log is damaged: it is made again');
+    await turn.forget((await turn.cursor()).fence);
+    return undefined;
+  }
+
+  #note(failure: unknown): void {
+    if (failure === undefined) this.#trouble = undefined;
+    else {
+      const message = failure instanceof Error ? failure.message : String(failure);
+      this.#trouble = { since: this.#trouble?.since ?? this.#parts.now(), message };
+    }
+  }
+}
