@@ -34,6 +34,8 @@ export class Examiner {
     const id = ++this.#asked;
     return new Promise((resolve, reject) => {
       this.#waiting.set(id, { resolve, reject });
+      // A process stays for an answer that is due, and for nothing else.
+      thread.ref();
       thread.postMessage({ id, question } satisfies Asked);
     });
   }
@@ -48,6 +50,7 @@ export class Examiner {
     thread.on('message', (answered: Answered) => {
       const waiting = this.#waiting.get(answered.id);
       this.#waiting.delete(answered.id);
+      if (this.#waiting.size === 0) thread.unref();
       if ('answer' in answered) waiting?.resolve(answered.answer as never);
       else {
         const { message, unfit } = answered;
