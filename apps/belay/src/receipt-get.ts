@@ -105,7 +105,7 @@ function holdsAlone({ verdict, checks }: Report): boolean {
   const open = checks.filter(({ status }) => status !== 'ok');
   return (
     verdict === 'VALID' ||
-    (verdict === 'INDETERMINATE' && open.every(({ name }) => String(name) === ELSEWHERE))
+    (verdict === 'INDETERMINATE' && open.every(({ name }) => name === ELSEWHERE))
   );
 }
 

@@ -167,9 +167,7 @@ function memberText(member: Member, style: Style): string {
   const { sink, required, status, reasons } = member;
   const mark = status === 'complete' ? style.good(status) : style.bad(status);
   const why =
-    status === 'complete'
-      ? ''
-      : `: ${reasonText({ reason: 'coverage', sink, status, because: reasons } as Parameters<typeof reasonText>[0])}`;
+    status === 'complete' ? '' : `: ${reasonText({ reason: 'coverage', sink, status, because: reasons })}`;
   return `${printable(sink)}${required ? ' (required)' : ''} ${mark}${printable(why)}`;
 }
 

@@ -216,9 +216,15 @@ describe('the proxy', () => {
     expect(run.stderr()).toBe('');
     expect(kinds().filter((kind) => /^(state (pre|post)|call|result)$/.test(kind))).toEqual([
       'state pre',
-      ...['call', 'call', 'result', 'result', 'state post'],
+      'call',
+      'call',
+      'result',
+      'result',
+      'state post',
       'state pre',
-      ...['call', 'result', 'state post'],
+      'call',
+      'result',
+      'state post',
     ]);
     // Never in one request with what came of it, so never in one commit.
     const requests = collector.requests.map(({ lines }) => lines);
