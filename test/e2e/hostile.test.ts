@@ -1,6 +1,7 @@
 import type { OpenAPIObject } from '@nestjs/swagger';
 import { CollectorService } from '@belay/collector';
-import { Reader } from '@belay/db';
+import type { ExportJob, SessionDetail, WebhookCreated } from '@belay/contracts/http';
+import { Reader, RequestStore, SessionReader } from '@belay/db';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { startServe, type ServeService } from '../harness/serve.js';
 import { as, Tenant } from '../harness/tenant.js';
@@ -62,6 +63,10 @@ const MADE_UP: Record<string, string> = {
   receipt: 'rcp_01jd0000000000000000000000',
   sink: 'proxy',
   path: '0/000.p/1',
+  session: 'run-2',
+  digest: `sha256:${'0'.repeat(64)}`,
+  export: 'exp_01jd0000000000000000000000',
+  webhook: 'whk_01jd0000000000000000000000',
 };
 
 const BODIES: Record<string, object> = {
@@ -69,7 +74,18 @@ const BODIES: Record<string, object> = {
   auditors: {},
   sinks: { kind: 'proxy' },
   policy: { public: true },
+  labels: { session: 'run-1', says: 'violated' },
+  exports: {},
+  webhooks: { url: 'https://example.org/hook', events: ['session.settled'] },
 };
+
+/** Where one path has several questions, each is asked. */
+const QUERIES: readonly (readonly [path: RegExp, queries: readonly string[]])[] = [
+  [/\/receipts$/, ['?event=0', '?session=run-1', '?period=2026-01-01T00:00:00Z..2027-01-01T00:00:00Z']],
+  [/\/proof$/, ['?index=0']],
+  [/\/coverage$/, ['', '?sink=proxy', '?session=run-1']],
+  [/\/events$/, ['', '?session=run-1']],
+];
 
 beforeAll(async () => {
   // Publishing has steps of its own, which would mix with those of the requests: it happens once, before.
@@ -92,14 +108,31 @@ beforeAll(async () => {
         : [];
     }),
   );
-  await victim.append(victim.sink('proxy').lines(5));
+  await victim.append(victim.sink('proxy').lines(5, { session: 'run-1' }));
+  const webhook = (
+    await victim.asAdmin('post', victim.path('/webhooks')).send(BODIES['webhooks']).expect(201)
+  ).body as WebhookCreated;
+  const exported = (await victim.asAuditor('post', victim.path('/exports')).send({}).expect(202))
+    .body as ExportJob;
   let receipt: string | undefined;
   while (receipt === undefined) {
     const answer = await victim.asAuditor('get', victim.path('/receipts?range=0..4'));
     receipt = answer.headers['belay-receipt-id'] as string | undefined;
   }
   const { project, log, token, auditor } = victim.project;
-  victims = { project, log, token: token.id, auditor: auditor.id, receipt, sink: 'proxy', path: '0/000.p/1' };
+  victims = {
+    project,
+    log,
+    token: token.id,
+    auditor: auditor.id,
+    receipt,
+    sink: 'proxy',
+    path: '0/000.p/1',
+    session: 'run-1',
+    digest: await statementOf('run-1'),
+    export: exported.id,
+    webhook: webhook.id,
+  };
   credentials = {
     admin: intruder.admin,
     append: intruder.project.token.credential,
@@ -111,8 +144,16 @@ beforeAll(async () => {
     Reader.prototype,
     methodsOf(Reader.prototype).filter((name) => name !== OWN_STEP),
   );
+  record(SessionReader.prototype, methodsOf(SessionReader.prototype));
+  record(RequestStore.prototype, methodsOf(RequestStore.prototype));
   record(CollectorService.prototype, ['append', 'change', 'receipt']);
 });
+
+/** Of the coverage statement on a session, once the log names one. */
+async function statementOf(session: string): Promise<string> {
+  const { body } = await victim.asAuditor('get', victim.path(`/sessions/${session}?wait=20`));
+  return (body as Partial<SessionDetail>).statement ?? MADE_UP['digest'] ?? '';
+}
 
 afterAll(async () => {
   vi.restoreAllMocks();
@@ -133,11 +174,31 @@ interface Answered {
   readonly steps: readonly string[];
 }
 
+function queriesOf({ method, path }: Operation): readonly string[] {
+  return (method === 'get' ? QUERIES.find(([pattern]) => pattern.test(path))?.[1] : undefined) ?? [''];
+}
+
 async function ask(operation: Operation, path: string, credential: string | undefined): Promise<Answered> {
+  const answers: Answered[] = [];
+  for (const query of queriesOf(operation)) answers.push(await askOnce(operation, path, query, credential));
+  const [first, ...others] = answers as [Answered, ...Answered[]];
+  for (const other of others) expect(other.status).toBe(first.status);
+  return {
+    ...first,
+    body: answers.map(({ body }) => body),
+    steps: answers.flatMap(({ steps: each }) => each),
+  };
+}
+
+async function askOnce(
+  operation: Operation,
+  path: string,
+  query: string,
+  credential: string | undefined,
+): Promise<Answered> {
   steps.length = 0;
-  const query = path.endsWith('/receipts') ? '?event=0' : path.endsWith('/proof') ? '?index=0' : '';
   const test = as(service, credential, operation.method, path + query);
-  const [, last = ''] = /\/(tokens|auditors|sinks|policy)(?:\/|$)/.exec(path) ?? [];
+  const [, last = ''] = /\/(tokens|auditors|sinks|policy|labels|exports|webhooks)(?:\/|$)/.exec(path) ?? [];
   if (path.endsWith('/events') && operation.method === 'post') {
     void test.set('content-type', 'application/x-ndjson').send(`${victim.sink('proxy').line()}\n`);
   } else if (operation.method === 'post' || operation.method === 'put') {
@@ -164,7 +225,23 @@ describe('an intruder with credentials of another tenant', () => {
         'GET /v1/logs/{log}/keys',
         'GET /v1/logs/{log}/proof',
         'GET /v1/logs/{log}/tile/{path}',
+        'DELETE /v1/projects/{project}/exports/{export}',
+        'DELETE /v1/projects/{project}/webhooks/{webhook}',
         'GET /v1/projects/{project}/auditors',
+        'GET /v1/projects/{project}/coverage',
+        'GET /v1/projects/{project}/exports',
+        'GET /v1/projects/{project}/exports/{export}',
+        'GET /v1/projects/{project}/exports/{export}/file',
+        'GET /v1/projects/{project}/labels',
+        'GET /v1/projects/{project}/policy',
+        'GET /v1/projects/{project}/sessions',
+        'GET /v1/projects/{project}/sessions/{session}',
+        'GET /v1/projects/{project}/statements/{digest}',
+        'GET /v1/projects/{project}/webhooks',
+        'GET /v1/projects/{project}/webhooks/{webhook}/deliveries',
+        'POST /v1/projects/{project}/exports',
+        'POST /v1/projects/{project}/labels',
+        'POST /v1/projects/{project}/webhooks',
         'GET /v1/projects/{project}/events',
         'GET /v1/projects/{project}/receipts',
         'GET /v1/projects/{project}/tokens',
@@ -211,10 +288,15 @@ describe('an intruder with credentials of another tenant', () => {
     const own = { ...MADE_UP, project: intruder.project.project };
     for (const operation of operations.filter(({ parameters }) => parameters.length > 1)) {
       if (operation.parameters.includes('sink')) continue;
-      const theirs = await ask(operation, fill(operation.path, mixed), credentials['admin']);
-      const nobodys = await ask(operation, fill(operation.path, own), credentials['admin']);
-      if (operation.parameters.includes('project')) expect(theirs.status).toBe(404);
-      expect(theirs).toEqual(nobodys);
+      const statuses: number[] = [];
+      for (const credential of [credentials['admin'], credentials['auditor']]) {
+        const theirs = await ask(operation, fill(operation.path, mixed), credential);
+        const nobodys = await ask(operation, fill(operation.path, own), credential);
+        expect({ route: named(operation), ...theirs }).toEqual({ route: named(operation), ...nobodys });
+        statuses.push(theirs.status);
+      }
+      // One kind of credential finds nothing, the other may not even ask.
+      if (operation.parameters.includes('project')) expect(statuses.sort()).toEqual([403, 404]);
     }
     // And the victim's credentials work as before.
     await victim.append(victim.sink('after').lines(1));
