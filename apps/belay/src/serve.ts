@@ -5,6 +5,7 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { CollectorModule, DEFAULT_ORIGIN_PREFIX, openCollector, WrongLogKey } from '@belay/collector';
 import {
+  AccountStore,
   type Connection,
   type EmbeddedPostgres,
   migrate,
@@ -68,6 +69,8 @@ export async function startService(options: ServeOptions): Promise<RunningServic
     undo.push(() => forGateway.destroy());
     const forWorker = openDatabase(connection, { role: 'belay_worker', size: 4 });
     undo.push(() => forWorker.destroy());
+    const store = new AccountStore(connection, { role: 'belay_worker', size: 6 });
+    undo.push(() => store.close());
 
     const { service } = collector;
     let isAnnounced = false;
@@ -89,6 +92,7 @@ export async function startService(options: ServeOptions): Promise<RunningServic
         CollectorModule.of({ collector: service, log }),
         WorkerModule.inProcess({
           reader: new Reader(forWorker),
+          store,
           collector: service,
           now: Date.now,
           log,

@@ -1,5 +1,5 @@
 import { NestFactory } from '@nestjs/core';
-import { openDatabase, Reader } from '@belay/db';
+import { AccountStore, openDatabase, Reader } from '@belay/db';
 import { ConfigError, readConfig, type WorkerProcessConfig } from './config.js';
 import { asNestLogger, createLogger, serveHealth } from '@belay/process';
 import { WorkerModule, type WorkerParts } from './module.js';
@@ -14,9 +14,11 @@ async function run(config: WorkerProcessConfig): Promise<void> {
   let state = 'starting';
   const health = await serveHealth(config.healthPort, () => (state === 'ok' ? undefined : state));
   const database = openDatabase(config.database, { role: config.role, size: config.pool });
+  const store = new AccountStore(config.database, { role: config.role, size: config.pool });
   const collector = new NatsCollector(config.nats, config.collectorTimeoutMs);
   const parts: WorkerParts = {
     reader: new Reader(database),
+    store,
     collector,
     now: Date.now,
     log,
@@ -38,6 +40,7 @@ async function run(config: WorkerProcessConfig): Promise<void> {
       setTimeout(() => process.exit(0), LEAVE_MS).unref();
       await app.close();
       await collector.close();
+      await store.close();
       await database.destroy();
       await health.close();
       log.info('stopped');

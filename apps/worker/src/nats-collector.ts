@@ -23,8 +23,11 @@ import {
 import type { Msg } from '@nats-io/transport-node';
 import { firstValueFrom, map, merge, Subject, timeout } from 'rxjs';
 
+/** What a worker asks of the collector. */
+export type WorkerCollector = Pick<CollectorApi, 'checkpoint' | 'record' | 'issue' | 'signExport'>;
+
 /** What a worker asks of the collector, over NATS, as raw frames (`@belay/contracts/rpc`). */
-export class NatsCollector implements Pick<CollectorApi, 'checkpoint' | 'record' | 'issue' | 'signExport'> {
+export class NatsCollector implements WorkerCollector {
   readonly #client: ClientNats;
   readonly #timeoutMs: number;
   /** The connection went: an answer that was under way never comes. */
