@@ -42,6 +42,7 @@ export {
   PERIOD_NOT_PROVEN,
   PERIOD_RECEIPT_TYPE,
   type PeriodEvidence,
+  periodEvidence,
   type PeriodFacts,
   type PeriodReceipt,
   periodReceipt,

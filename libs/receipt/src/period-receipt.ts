@@ -5,6 +5,8 @@ import {
   COVERAGE_STATUSES,
   type CoverageStatus,
   type EpochStatement,
+  type LogCoverage,
+  policyDigest,
   worst,
 } from '@belay/coverage';
 import type { PeriodScope } from '@belay/envelope';
@@ -68,7 +70,7 @@ export interface PeriodSession {
 /** A sink that may have a part in a period. */
 export interface PeriodSink {
   readonly sink: string;
-  /** Whether an admin had declared it required before the period's end. */
+  /** Whether its last declaration among the entries up to the period's end says that it is required. */
   readonly required: boolean;
   /** The statements on its epochs, all as of the same size, time and policy; those outside the period are left out. */
   readonly epochs: readonly EpochStatement[];
@@ -87,6 +89,35 @@ export interface PeriodEvidence {
   readonly sinks: readonly PeriodSink[];
   /** Entries received in the period: index of the first, and how many. */
   readonly entries: { readonly first: number; readonly count: number };
+}
+
+/**
+ * The evidence of a period, as of the entries that `coverage` has taken in. `sinks` names every sink that wrote to the
+ * log; those declared are added.
+ */
+export function periodEvidence(
+  coverage: LogCoverage,
+  asOf: AsOf,
+  period: Pick<PeriodEvidence, 'from' | 'to' | 'sessions' | 'entries'>,
+  sinks: Iterable<string>,
+): PeriodEvidence {
+  const { first, count: many } = period.entries;
+  const names = new Set([...sinks, ...coverage.declarations.map(({ sink }) => sink)]);
+  const { policy } = coverage.policyAt(asOf.size);
+  return {
+    ...period,
+    asOf,
+    policy: policyDigest(policy),
+    sinks: [...names].map((sink) => {
+      const { epochs, ...chain } = coverage.chain(sink).findings();
+      return {
+        sink,
+        required: coverage.declarationAt(sink, first + many)?.required ?? false,
+        epochs: epochs.map((epoch) => coverage.epochStatement(sink, epoch, asOf, policy)),
+        chain,
+      };
+    }),
+  };
 }
 
 /** A sink as a receipt of a period has it. */

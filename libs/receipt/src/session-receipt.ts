@@ -136,8 +136,8 @@ export function sessionSubject(origin: string, { session }: SessionScope): strin
 }
 
 /**
- * The receipt of what a log shows of a session. `asOf` is the published head that has the coverage entry. Throws
- * ReceiptError `evidence` when these do not belong together.
+ * The receipt of what a log shows of a session. `asOf` is the published head that has the coverage entry, which whoever
+ * signs it checks. Throws ReceiptError `evidence` when the coverage entry is of another statement.
  */
 export function sessionReceipt(
   facts: SessionFacts,
@@ -338,7 +338,7 @@ export function readSessionReceipt({ subject, predicateType, predicate }: Payloa
   if (subject.name !== sessionSubject(receipt.log.origin, receipt.scope)) {
     throw new ReceiptError('malformed', 'the subject has another name');
   }
-  const fault = inconsistency(receipt);
+  const fault = misplaced(receipt) ?? inconsistency(receipt);
   if (fault !== undefined) throw new ReceiptError('malformed', fault);
   return receipt;
 }
@@ -533,27 +533,29 @@ function covering<T>(read: () => T): T {
   }
 }
 
+/** What in a receipt is not where it can be in the log, if anything. */
+function misplaced({ coverage, asOf, policy, issuers, evidence }: SessionReceipt): string | undefined {
+  const { size, index, began } = coverage;
+  if (index >= asOf.size) return 'the coverage entry is not in the head';
+  if (size > index) return 'the coverage entry is among those it looked at';
+  if (policy.index > size) return 'the policy was set after what was looked at';
+  if (began !== undefined && began.index >= size) return 'the session began after what was looked at';
+  if (issuers.some((issuer) => issuer.index >= size)) return 'a token was issued after what was looked at';
+  return evidence.entries > size ? 'more entries than were looked at' : undefined;
+}
+
 /**
  * What in a receipt does not go together, if anything: everything that follows from its own members. It is what keeps a
  * receipt from saying `affirmed` above members that show a gap.
  */
 function inconsistency(receipt: SessionReceipt): string | undefined {
-  const { coverage, asOf, policy, authority, calls, verdicts, issuers, evidence } = receipt;
-  const { members: listed, size, index, began } = coverage;
-  const bounds = [
-    index < asOf.size || 'the coverage entry is not in the head',
-    size <= index || 'the coverage entry is among those it looked at',
-    policy.index <= size || 'the policy was set after what was looked at',
-    began === undefined || began.index < size || 'the session began after what was looked at',
-    issuers.every((issuer) => issuer.index < size) || 'a token was issued after what was looked at',
-    evidence.entries <= size || 'more entries than were looked at',
-    new Set(issuers.map(({ token }) => token)).size === issuers.length || 'a token has two issuers',
-    policyDigest(policy.document) === policy.digest || 'the policy has another digest',
-    listed.every(({ sink }, i) => i === 0 || sink > (listed[i - 1] as ListedMember).sink) ||
-      'the members are not in the order of their names',
-  ];
-  const broken = bounds.find((bound) => bound !== true);
-  if (typeof broken === 'string') return broken;
+  const { coverage, policy, authority, calls, verdicts, issuers } = receipt;
+  const { members: listed } = coverage;
+  if (new Set(issuers.map(({ token }) => token)).size !== issuers.length) return 'a token has two issuers';
+  if (policyDigest(policy.document) !== policy.digest) return 'the policy has another digest';
+  if (listed.some(({ sink }, i) => i > 0 && sink <= (listed[i - 1] as ListedMember).sink)) {
+    return 'the members are not in the order of their names';
+  }
   const twisted = listed.find((member) => !memberHolds(member));
   if (twisted !== undefined)
     return `the coverage of ${twisted.sink} is not what its epochs and reasons come to`;
