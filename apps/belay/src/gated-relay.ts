@@ -1,8 +1,9 @@
 /** One direction of a conversation, frame by frame, past a turn gate: what may not go yet is overtaken by what may. */
 
-import type { Readable, Writable } from 'node:stream';
+import type { Writable } from 'node:stream';
 import { type Content, type Frame, Framer, OBSERVATION_LIMIT, readFrame } from '@belay/mcp';
 import type { RelayHooks } from './relay.js';
+import type { Source } from './server-output.js';
 import type { Go } from './turn-gate.js';
 
 const LF = 0x0a;
@@ -23,13 +24,13 @@ export interface GatedLane {
 
 export type GatedHooks = Pick<RelayHooks, 'onEnd' | 'onBroken'> & { readonly onSeen?: () => void };
 
-export function gatedRelay(source: Readable, sink: Writable, lane: GatedLane, hooks: GatedHooks): void {
+export function gatedRelay(source: Source, sink: Writable, lane: GatedLane, hooks: GatedHooks): void {
   new GatedRelay(source, sink, lane, hooks).start();
 }
 
 /** Bytes are those that came, every frame whole and by itself; only their order may be another. */
 class GatedRelay {
-  readonly #source: Readable;
+  readonly #source: Source;
   readonly #sink: Writable;
   readonly #lane: GatedLane;
   readonly #hooks: GatedHooks;
@@ -48,7 +49,7 @@ class GatedRelay {
   #broken = false;
   #ended = false;
 
-  constructor(source: Readable, sink: Writable, lane: GatedLane, hooks: GatedHooks) {
+  constructor(source: Source, sink: Writable, lane: GatedLane, hooks: GatedHooks) {
     this.#source = source;
     this.#sink = sink;
     this.#lane = lane;
@@ -72,6 +73,7 @@ class GatedRelay {
     this.#source.on('end', end);
     this.#source.on('close', end);
     this.#source.on('error', end);
+    this.#source.resume();
   }
 
   #take(chunk: Buffer): void {

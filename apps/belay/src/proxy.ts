@@ -281,13 +281,17 @@ async function converse(
       relay(process.stdin, server.stdin, {
         ...fromClient,
         before: (chunk) => recorder.observe('c2s', chunk),
-        after: () => recorder.passed(),
+        after: () => {
+          recorder.passed();
+          return false;
+        },
       });
       relay(server.stdout, stdout, {
         ...fromServer,
         after: (chunk) => {
-          recorder.observe('s2c', chunk);
+          const released = recorder.observe('s2c', chunk);
           restartGrace();
+          return released;
         },
       });
     } else {

@@ -153,11 +153,15 @@ export class Recorder {
 
   /**
    * Takes bytes of one direction; the frames they complete are on record when this returns. Those of a client are to be
-   * passed on next, and `passed` to be called then.
+   * passed on next, and `passed` to be called then. True when nothing of the chunk is held on to.
    */
-  observe(direction: Direction, chunk: Buffer): void {
+  observe(direction: Direction, chunk: Buffer): boolean {
     this.#passing = direction === 'c2s';
-    this.guard(() => this.#framers[direction].push(chunk, (frame) => this.#record(direction, frame)));
+    let released = false;
+    this.guard(() => {
+      released = this.#framers[direction].push(chunk, (frame) => this.#record(direction, frame));
+    });
+    return released;
   }
 
   /** What a client sent is on its way. */

@@ -2,7 +2,8 @@
 
 import { fstatSync, write } from 'node:fs';
 import { Socket } from 'node:net';
-import type { Readable, Writable } from 'node:stream';
+import type { Writable } from 'node:stream';
+import type { Source } from './server-output.js';
 
 /**
  * What a receiver may be behind before its sender is held up; bytes. The platform's own default is less than one read,
@@ -84,8 +85,8 @@ export class StandardError {
 export interface RelayHooks {
   /** Sees a chunk before it is written. */
   readonly before?: (chunk: Buffer) => void;
-  /** Sees a chunk after it was handed to the receiving stream. */
-  readonly after?: (chunk: Buffer) => void;
+  /** Sees a chunk after it was handed to the receiving stream; true when nothing of it is held on to. */
+  readonly after?: (chunk: Buffer) => boolean;
   /** The source has ended, and the receiver was told. */
   readonly onEnd: () => void;
   /** The receiver is gone. What still comes is read and seen, so that the source can go on to its end. */
@@ -93,7 +94,7 @@ export interface RelayHooks {
 }
 
 /** Relays until the source ends. Never holds more than the streams' own buffers. */
-export function relay(source: Readable, sink: Writable, hooks: RelayHooks): void {
+export function relay(source: Source, sink: Writable, hooks: RelayHooks): void {
   let broken = false;
   let ended = false;
   sink.on('error', () => {
@@ -102,13 +103,26 @@ export function relay(source: Readable, sink: Writable, hooks: RelayHooks): void
     source.resume();
     hooks.onBroken();
   });
-  source.on('data', (chunk: Buffer) => {
+  const flow = (more: boolean): void => {
+    if (more) return;
+    source.pause();
+    sink.once('drain', () => source.resume());
+  };
+  source.on('data', (chunk: Buffer, giveBack?: () => void) => {
     hooks.before?.(chunk);
-    if (!broken && !sink.write(chunk)) {
-      source.pause();
-      sink.once('drain', () => source.resume());
+    if (giveBack === undefined) {
+      if (!broken) flow(sink.write(chunk));
+      hooks.after?.(chunk);
+      return;
     }
-    hooks.after?.(chunk);
+    // Read into again when it is written and nobody who watches has kept it.
+    let users = 2;
+    const done = (): void => {
+      if (--users === 0) giveBack();
+    };
+    if (broken) done();
+    else flow(sink.write(chunk, done));
+    if (hooks.after?.(chunk) === true) done();
   });
   const end = (): void => {
     if (ended) return;
@@ -119,4 +133,5 @@ export function relay(source: Readable, sink: Writable, hooks: RelayHooks): void
   source.on('end', end);
   source.on('close', end);
   source.on('error', end);
+  source.resume();
 }

@@ -5,7 +5,7 @@ import { text as readAll } from 'node:stream/consumers';
 import { join } from 'node:path';
 import { readEpochRecord, sinkDir } from '@belay/client';
 import { commitment, commitmentSalt, EnvelopeError, parseEnvelope, splitLines } from '@belay/envelope';
-import { readTrace, recordData, type TraceRecord } from '@belay/trace';
+import { contentPath, readTrace, recordData, type TraceRecord } from '@belay/trace';
 import { type Command, InvalidArgumentError } from 'commander';
 import { readConfig } from './config.js';
 import { badInput, CliError, EXIT, usage } from './exit.js';
@@ -40,9 +40,16 @@ interface Options {
 const MAX_FILE = 128 * 1024 * 1024;
 
 async function open(path: string, seq: number, options: Options): Promise<void> {
-  const { run, record, intact } = await find(path, seq);
+  const { run, record, intact, missing } = await find(path, seq);
   if (run.log === undefined) {
     throw badInput('only_recorded', `${path}: of this run nothing was sent, so there is nothing to open`);
+  }
+  if (missing) {
+    throw badInput(
+      'content_missing',
+      `${path}: the content of this record is in ${contentPath(path)}, and not to be had from there`,
+      'Large frames are kept beside the trace; the two files belong together.',
+    );
   }
   if (!intact)
     throw new CliError(EXIT.bad, 'content_changed', `${path}: the content was changed after it was recorded`);
@@ -99,11 +106,16 @@ type Run = TraceRecord & { readonly type: 'open' };
 async function find(
   path: string,
   seq: number,
-): Promise<{ readonly run: Run; readonly record: TraceRecord; readonly intact: boolean }> {
+): Promise<{
+  readonly run: Run;
+  readonly record: TraceRecord;
+  readonly intact: boolean;
+  readonly missing: boolean;
+}> {
   let run: Run | undefined;
   for await (const line of readTrace(path)) {
     if (!('record' in line)) continue;
-    const { record, intact } = line;
+    const { record, intact, missing = false } = line;
     if (record.type === 'open') run = record;
     else if (
       run !== undefined &&
@@ -111,7 +123,7 @@ async function find(
       Array.isArray(record.seqs) &&
       record.seqs.includes(seq)
     ) {
-      return { run, record, intact };
+      return { run, record, intact, missing };
     }
   }
   if (run === undefined) throw badInput('not_a_trace', `${path} is not a trace`);

@@ -8,6 +8,7 @@ import { delimiter, isAbsolute, join, resolve } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import type { Prepared } from '@belay/sandbox';
 import { GroupGuard } from './group-guard.js';
+import { ServerOutput, type Source } from './server-output.js';
 
 /** How a server ended. Exactly one of the two is there. */
 export interface ServerEnd {
@@ -45,17 +46,18 @@ const SILENCE = 500;
 
 export class ServerProcess {
   readonly stdin: Writable;
-  readonly stdout: Readable;
+  readonly stdout: Source;
   readonly stderr: Readable;
-  readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
+  readonly #child: ChildProcessByStdio<Writable, Readable | null, Readable>;
   readonly #exited: Promise<ServerEnd>;
-  readonly #closed: Promise<void>;
+  readonly #closed: Promise<unknown>;
   readonly #guard: GroupGuard;
   readonly #inside: Inside | undefined;
   #gone = false;
 
   private constructor(
-    child: ChildProcessByStdio<Writable, Readable, Readable>,
+    child: ChildProcessByStdio<Writable, Readable | null, Readable>,
+    output: ServerOutput | undefined,
     guard: GroupGuard,
     inside: Inside | undefined,
   ) {
@@ -63,11 +65,13 @@ export class ServerProcess {
     this.#guard = guard;
     this.#inside = inside;
     this.stdin = child.stdin;
-    this.stdout = child.stdout;
+    this.stdout = output ?? (child.stdout as Readable);
     this.stderr = child.stderr;
-    this.#closed = new Promise((closed) => {
-      child.once('close', () => closed());
-    });
+    // The child's own event waits for the streams that it made.
+    this.#closed = Promise.all([
+      new Promise<void>((closed) => child.once('close', () => closed())),
+      output && new Promise<void>((closed) => output.once('close', closed)),
+    ]);
     this.#exited = new Promise((ended) => {
       child.once('exit', (code, signal) => {
         this.#gone = true;
@@ -78,17 +82,20 @@ export class ServerProcess {
 
   /** Resolves when the program runs; throws StartError when it can't be. */
   static async start({ command, args, env, onUnguarded, inside }: ServerOptions): Promise<ServerProcess> {
+    const output = await ServerOutput.open();
     const guard = GroupGuard.start(onUnguarded);
     // `detached` is setsid(2): the group's number is the child's, and a signal to it reaches what the server starts.
     const child = spawn(command, args, {
       env,
-      stdio: ['pipe', 'pipe', 'pipe', ...(inside?.fds ?? [])],
+      stdio: ['pipe', output?.inherited ?? 'pipe', 'pipe', ...(inside?.fds ?? [])],
       detached: true,
-    }) as ChildProcessByStdio<Writable, Readable, Readable>;
+    }) as ChildProcessByStdio<Writable, Readable | null, Readable>;
     inside?.started(child.pid);
-    const server = new ServerProcess(child, guard, inside);
+    output?.started();
+    const server = new ServerProcess(child, output, guard, inside);
     if (child.pid === undefined) {
       guard.settle();
+      output?.destroy();
       const [error] = (await once(child, 'error')) as [NodeJS.ErrnoException];
       const missing = error.code === 'ENOENT';
       const reason = missing

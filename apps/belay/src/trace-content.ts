@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { type FileHandle, open } from 'node:fs/promises';
-import { readRecordAt, recordData } from '@belay/trace';
+import { ContentReader, readRecordAt, recordData } from '@belay/trace';
 import { JsoncError, parseJsonc } from './jsonc.js';
 import type { Place } from './turns.js';
 
@@ -22,15 +22,17 @@ export type ContentChoice = keyof typeof CONTENT;
 /** Reads content of a trace again, by its place, one message in memory at a time. */
 export class TraceContent {
   readonly #file: FileHandle;
+  readonly #beside: ContentReader;
   readonly #limit: number;
 
-  private constructor(file: FileHandle, limit: number) {
+  private constructor(file: FileHandle, beside: ContentReader, limit: number) {
     this.#file = file;
+    this.#beside = beside;
     this.#limit = limit;
   }
 
   static async open(path: string, choice: ContentChoice): Promise<TraceContent> {
-    return new TraceContent(await open(path, 'r'), CONTENT[choice]);
+    return new TraceContent(await open(path, 'r'), new ContentReader(path), CONTENT[choice]);
   }
 
   /** Whether content is shown at all. */
@@ -39,13 +41,14 @@ export class TraceContent {
   }
 
   async close(): Promise<void> {
+    this.#beside.close();
     await this.#file.close();
   }
 
   /** Undefined when it is not wanted, was too large to keep, or is not what it was. */
   at(place: Place | undefined): Shown | undefined {
     if (place === undefined || place.oversize || this.#limit === 0) return undefined;
-    const record = readRecordAt(this.#file.fd, place.offset);
+    const record = readRecordAt(this.#file.fd, place.offset, this.#beside);
     const data = record === undefined ? undefined : recordData(record);
     if (data === undefined) return undefined;
     const bytes = withoutLineEnd(data);

@@ -167,7 +167,9 @@ export async function showFrames(trace: CheckedTrace, style: Style, sink: TextSi
     }
     const text = frameText(line.record, style);
     if (text !== undefined)
-      await sink.write(line.intact ? text : `${style.bad('! content changed')} ${text}`);
+      await sink.write(
+        line.intact ? text : `${style.bad(line.missing ? '! content missing' : '! content changed')} ${text}`,
+      );
   }
   await sink.write(`\n${verdictText(trace, style)}${problemSummary(trace)}. ${LOCAL_ONLY}\n`);
 }
@@ -180,7 +182,9 @@ function frameText(record: TraceRecord, style: Style): string | undefined {
   const data = recordData(record);
   const body =
     data === undefined
-      ? style.dim(`too large to keep; sha256 ${record.sha256}`)
+      ? style.dim(
+          `${record.type === 'frame' && record.beside !== undefined ? 'not in the file beside the trace' : 'too large to keep'}; sha256 ${record.sha256}`,
+        )
       : clip(
           printable(isUtf8(data) ? data.toString('utf8').replace(/\r?\n$/, '') : data.toString('latin1')),
           MAX_FRAME,

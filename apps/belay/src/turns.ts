@@ -228,10 +228,13 @@ class Fold {
       this.#push({ type: 'damage', line: line.line, code: line.error.code, message: line.error.message });
       return;
     }
-    const { record, offset, intact } = line;
+    const { record, offset, intact, missing } = line;
     if (!intact) {
-      const message = `record ${record.n}: the content is not what its hash says`;
-      this.#push({ type: 'damage', line: line.line, code: 'content_changed', message });
+      const what = missing
+        ? 'content is not in the file beside the trace'
+        : 'content is not what its hash says';
+      const code = missing ? 'content_missing' : 'content_changed';
+      this.#push({ type: 'damage', line: line.line, code, message: `record ${record.n}: the ${what}` });
     }
     const { n, time } = record;
     const at = Math.round(record.at);

@@ -41,7 +41,10 @@ export function start(args: readonly string[], env: Record<string, string> = {},
 export const proxied = (steps: readonly string[], env: Record<string, string> = {}, read = true): Started =>
   start(['proxy', '--', node, program('server'), ...steps], env, read);
 
-export const tracesIn = (folder: string): string[] => readdirSync(folder).map((name) => join(folder, name));
+export const tracesIn = (folder: string): string[] =>
+  readdirSync(folder)
+    .filter((name) => name.endsWith('.jsonl'))
+    .map((name) => join(folder, name));
 
 /** Records of the only trace in a folder. */
 export async function recordsIn(folder: string): Promise<TraceRecord[]> {

@@ -27,19 +27,23 @@ export class Framer {
     return this.#gatherer.size;
   }
 
-  /** Takes the next bytes of the stream and calls back for every frame that they complete, in order. */
-  push(chunk: Buffer, onFrame: (frame: Frame) => void): void {
+  /**
+   * Takes the next bytes of the stream and calls back for every frame that they complete, in order. True when the chunk's
+   * memory may be written over: it has completed no frame, and what it began or went on with was copied or hashed.
+   */
+  push(chunk: Buffer, onFrame: (frame: Frame) => void): boolean {
     let start = 0;
     while (start < chunk.length) {
       const lf = chunk.indexOf(LF, start);
       if (lf < 0) {
         this.#add(chunk.subarray(start));
-        return;
+        return start === 0 && !this.#gatherer.shares;
       }
       this.#add(chunk.subarray(start, lf + 1));
       start = lf + 1;
       onFrame(this.#take());
     }
+    return false;
   }
 
   /** The stream has ended: what is left, if anything, is a frame without terminator. */

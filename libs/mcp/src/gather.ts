@@ -71,6 +71,11 @@ export class Gatherer {
     return this.#size;
   }
 
+  /** Whether what is held is, in part, memory of pieces that were added. */
+  get shares(): boolean {
+    return this.#parts.length > 0;
+  }
+
   add(piece: Buffer): void {
     this.#size += piece.length;
     if (this.#skimmer === undefined && this.#size > this.#limit) {

@@ -6,7 +6,7 @@
 
 import { closeSync, openSync } from 'node:fs';
 import type { Message, Response } from '@belay/mcp';
-import { readRecordAt, readTrace, recordData, type TraceRecord } from '@belay/trace';
+import { ContentReader, readRecordAt, readTrace, recordData, type TraceRecord } from '@belay/trace';
 import { type Answer, type Bounds, BOUNDS, Conversation, type Server } from './conversation.js';
 import {
   messagesOf,
@@ -140,6 +140,7 @@ export async function* playSession<Change>(
 
 class Player<Change> {
   readonly #fd: number;
+  readonly #beside: ContentReader;
   readonly #survey: Survey;
   readonly #options: SessionOptions<Change>;
   /** How many answers to a kind of request were given already. */
@@ -161,6 +162,7 @@ class Player<Change> {
 
   constructor(path: string, surveyed: Survey, options: SessionOptions<Change>) {
     this.#fd = openSync(path, 'r');
+    this.#beside = new ContentReader(path);
     this.#survey = surveyed;
     this.#options = options;
   }
@@ -212,6 +214,7 @@ class Player<Change> {
   async dispose(): Promise<void> {
     await this.#conversation?.close(0);
     closeSync(this.#fd);
+    this.#beside.close();
   }
 
   async *#state(record: StateRecord): AsyncGenerator<PlayedGroup<Change>> {
@@ -403,12 +406,12 @@ class Player<Change> {
   #patience = (call: number): number => this.#options.timeout + 2 * (this.#survey.slow.get(call) ?? 0);
 
   #bytesAt(offset: number): Buffer | undefined {
-    const record = readRecordAt(this.#fd, offset);
+    const record = readRecordAt(this.#fd, offset, this.#beside);
     return record === undefined ? undefined : recordData(record);
   }
 
   #responseAt({ offset, member }: { offset: number; member: number | undefined }): Response | undefined {
-    const record = readRecordAt(this.#fd, offset);
+    const record = readRecordAt(this.#fd, offset, this.#beside);
     if (record?.type !== 'frame') return undefined;
     const message: Message | undefined = messagesOf(record)[member ?? 0];
     return message?.type === 'response' ? message : undefined;

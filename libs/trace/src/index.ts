@@ -2,6 +2,7 @@
  * The local record: what crossed the proxy, byte for byte, as a chain of JSON lines. FORMAT.md beside this package
  * has the bytes.
  */
+export { ContentReader, contentPath } from './beside.js';
 export {
   checkTrace,
   fileLines,

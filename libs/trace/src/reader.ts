@@ -1,5 +1,6 @@
 import { constants, createReadStream, readSync } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
+import { ContentReader } from './beside.js';
 import { formatRecord, NO_RECORD, parseRecord, RecordError, type TraceRecord } from './record.js';
 
 /** Longer lines are no records: content of 16 MiB in base64 and its members. */
@@ -11,6 +12,7 @@ export type TraceProblemCode =
   | 'not_json'
   | 'not_a_record'
   | 'content_changed'
+  | 'content_missing'
   | 'edited'
   | 'deleted'
   | 'swapped'
@@ -53,24 +55,37 @@ export type TraceLine = {
   /** Whether it ended in LF. */
   readonly whole: boolean;
 } & (
-  | { readonly record: TraceRecord; readonly hash: string; readonly intact: boolean }
+  | {
+      readonly record: TraceRecord;
+      readonly hash: string;
+      readonly intact: boolean;
+      /** Its content is in the file beside the trace, and not there: `intact` is false. */
+      readonly missing?: true;
+    }
   | { readonly error: RecordError }
 );
 
 /** The lines of a trace file, in file order, one in memory at a time. */
 export async function* readTrace(path: string): AsyncGenerator<TraceLine> {
   let line = 0;
-  for await (const { bytes, offset, whole } of fileLines(path)) {
-    line++;
-    const place = { line, offset, whole };
-    try {
-      if (bytes === undefined)
-        throw new RecordError('not_a_record', `the line is longer than ${MAX_LINE} bytes`);
-      yield { ...place, ...parseRecord(bytes) };
-    } catch (error) {
-      if (!(error instanceof RecordError)) throw error;
-      yield { ...place, error };
+  const beside = new ContentReader(path);
+  try {
+    for await (const { bytes, offset, whole } of fileLines(path)) {
+      line++;
+      const place = { line, offset, whole };
+      let item: TraceLine;
+      try {
+        if (bytes === undefined)
+          throw new RecordError('not_a_record', `the line is longer than ${MAX_LINE} bytes`);
+        item = { ...place, ...parseRecord(bytes, beside) };
+      } catch (error) {
+        if (!(error instanceof RecordError)) throw error;
+        item = { ...place, error };
+      }
+      yield item;
     }
+  } finally {
+    beside.close();
   }
 }
 
@@ -79,7 +94,7 @@ export async function* readTrace(path: string): AsyncGenerator<TraceLine> {
  * record went by. Undefined when there is no intact record there. Waits for the disk: lines that were just read come
  * from the page cache, and a hop to a thread and back costs more than they do.
  */
-export function readRecordAt(fd: number, offset: number): TraceRecord | undefined {
+export function readRecordAt(fd: number, offset: number, beside?: ContentReader): TraceRecord | undefined {
   const parts: Buffer[] = [];
   let length = 0;
   while (length <= MAX_LINE) {
@@ -89,14 +104,14 @@ export function readRecordAt(fd: number, offset: number): TraceRecord | undefine
     const lf = piece.subarray(0, count).indexOf(LF);
     parts.push(piece.subarray(0, lf < 0 ? count : lf));
     length += count;
-    if (lf >= 0) return intactRecord(Buffer.concat(parts));
+    if (lf >= 0) return intactRecord(Buffer.concat(parts), beside);
   }
   return undefined;
 }
 
-function intactRecord(line: Buffer): TraceRecord | undefined {
+function intactRecord(line: Buffer, beside: ContentReader | undefined): TraceRecord | undefined {
   try {
-    const { record, intact } = parseRecord(line);
+    const { record, intact } = parseRecord(line, beside);
     return intact ? record : undefined;
   } catch (error) {
     if (error instanceof RecordError) return undefined;
@@ -174,8 +189,11 @@ class Findings {
       if (item.whole) this.problems.push({ code: item.error.code, line, message: item.error.message });
       return undefined;
     }
-    const { record, hash, intact } = item;
-    if (!intact) {
+    const { record, hash, intact, missing } = item;
+    if (missing) {
+      const message = `record ${record.n}: its content is not in the file beside the trace`;
+      this.problems.push({ code: 'content_missing', line, n: record.n, message });
+    } else if (!intact) {
       const message = `record ${record.n}: the content is not what its hash says`;
       this.problems.push({ code: 'content_changed', line, n: record.n, message });
     }

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto';
+import type { ContentReader } from './beside.js';
 
 /** `prev` of the first record. */
 export const NO_RECORD = '0'.repeat(64);
@@ -91,6 +92,8 @@ export interface FrameBody {
   /** Over HTTP: the request/response pair it was part of, and whose ids and answers it belongs with. */
   readonly exchange?: number | undefined;
   readonly conversation?: string | undefined;
+  /** Where the content begins in the file beside the trace: `data` is absent then. */
+  readonly beside?: number | undefined;
 }
 
 /** Size in bytes and SHA-256 (64 hex digits) of a body as it was on the wire; of foreign paths, the size alone. */
@@ -327,10 +330,15 @@ export class RecordError extends Error {
  * Reads one line (without LF) and returns the record with its hash. Throws RecordError for what is no record; content
  * that is not what its own hash says is returned with `intact: false`, so that a chain can be followed past it.
  */
-export function parseRecord(line: Buffer): {
+export function parseRecord(
+  line: Buffer,
+  beside?: ContentReader,
+): {
   readonly record: TraceRecord;
   readonly hash: string;
   readonly intact: boolean;
+  /** The content is in a file beside the trace, and not there. */
+  readonly missing?: true;
 } {
   const text = line.toString('utf8');
   let value: unknown;
@@ -341,8 +349,15 @@ export function parseRecord(line: Buffer): {
   }
   if (!isRecord(value)) throw new RecordError('not_a_record', 'the object lacks what every record has');
   const record = value as TraceRecord;
-  if (record.data === undefined)
-    return { record, hash: hash('sha256', line, 'hex'), intact: !needsData(record) };
+  if (record.data === undefined) {
+    const own = hash('sha256', line, 'hex');
+    if (record.type !== 'frame' || record.beside === undefined)
+      return { record, hash: own, intact: !needsData(record) };
+    const content = beside?.at(record.beside, record.size);
+    if (content === undefined) return { record, hash: own, intact: false, missing: true };
+    CONTENTS.set(record, content);
+    return { record, hash: own, intact: hash('sha256', content, 'hex') === record.sha256 };
+  }
   const head = text.length - DATA.length - record.data.length - 2;
   if (text.slice(head, head + DATA.length) !== DATA) {
     throw new RecordError('not_a_record', '`data` is not the last member of the line');
@@ -350,8 +365,13 @@ export function parseRecord(line: Buffer): {
   return { record, hash: hash('sha256', `${text.slice(0, head)}}`, 'hex'), intact: dataIntact(record) };
 }
 
-/** The content of a record, or undefined where it has none. */
+/** Content that was read from beside the trace, as long as its record is held. */
+const CONTENTS = new WeakMap<TraceRecord, Buffer>();
+
+/** The content of a record, or undefined where it has none, or where it is not to be had. */
 export function recordData(record: TraceRecord): Buffer | undefined {
+  const read = CONTENTS.get(record);
+  if (read !== undefined) return read;
   return record.data === undefined ? undefined : Buffer.from(record.data, 'base64');
 }
 
@@ -458,6 +478,7 @@ const SHAPES: Readonly<Record<string, Rule>> = {
     findings: maybe(listOf(text)),
     exchange: maybe(count),
     conversation: maybe(text),
+    beside: maybe(count),
   }),
   http: shape({
     exchange: count,

@@ -12,7 +12,7 @@ const SLOTS = 3;
 /** How long a disk may hang until the trace is given up, in milliseconds. */
 const PATIENCE = 30_000;
 
-const [READY, DONE, FAILED, CODE_LENGTH] = [0, 1, 2, 3];
+const [READY, DONE, FAILED, CODE_LENGTH, CONTENT] = [0, 1, 2, 3, 4];
 const [N, OFFSET] = [0, 1];
 
 /** Where a chain of records stands. */
@@ -33,7 +33,7 @@ export class SharedChain {
 
   constructor(memory = new SharedArrayBuffer(512)) {
     this.memory = memory;
-    this.#counts = new Int32Array(memory, 0, 4);
+    this.#counts = new Int32Array(memory, 0, 5);
     this.#numbers = new Float64Array(memory, 64, 2);
     this.#prev = Buffer.from(memory, 128, NO_RECORD.length);
     this.#code = Buffer.from(memory, 256, 64);
@@ -76,6 +76,16 @@ export class SharedChain {
     Atomics.store(this.#counts, FAILED, 0);
   }
 
+  /** The file that content goes to, which both threads can make durable; undefined as long as there is none. */
+  get content(): number | undefined {
+    const fd = Atomics.load(this.#counts, CONTENT);
+    return fd === 0 ? undefined : fd;
+  }
+
+  set content(fd: number) {
+    Atomics.store(this.#counts, CONTENT, fd);
+  }
+
   /** Records that were dealt with, from the beginning. */
   get done(): number {
     return Atomics.load(this.#counts, DONE);
@@ -104,6 +114,8 @@ export interface Task {
 /** What the second thread starts with. */
 export interface SecondHandData {
   readonly fd: number;
+  /** Path of the trace. */
+  readonly path: string;
   readonly chain: SharedArrayBuffer;
   readonly slots: readonly SharedArrayBuffer[];
 }
@@ -120,8 +132,8 @@ export class SecondHand {
   #dead = false;
 
   /** `onDone` is called some time after records were written. */
-  constructor(program: URL, fd: number, onDone: () => void) {
-    const data: SecondHandData = { fd, chain: this.#chain.memory, slots: this.#slots };
+  constructor(program: URL, fd: number, path: string, onDone: () => void) {
+    const data: SecondHandData = { fd, path, chain: this.#chain.memory, slots: this.#slots };
     // Its own standard streams: the process's are not touched, whoever may be using them, and how.
     this.#worker = new Worker(program, {
       workerData: data,
@@ -129,6 +141,8 @@ export class SecondHand {
       env: {},
       stdout: true,
       stderr: true,
+      // The content's file is made durable and closed by the first thread, when all is written.
+      trackUnmanagedFds: false,
     });
     this.#worker.on('message', onDone);
     this.#worker.on('error', () => {
@@ -140,6 +154,11 @@ export class SecondHand {
   /** It takes a moment to start; until then, and when it can't, records are written by the first thread. */
   get ready(): boolean {
     return this.#chain.ready && !this.#dead;
+  }
+
+  /** The file that content of records went to, if there is one. */
+  get content(): number | undefined {
+    return this.#chain.content;
   }
 
   /** Whether it has records that are not written yet. */

@@ -218,7 +218,7 @@ export class TraceWriter {
   /** Started when it is first asked for; undefined until it is ready, and where a process has none. */
   #readySecondHand(fd: number): SecondHand | undefined {
     if (THREAD === undefined) return undefined;
-    this.#secondHand ??= new SecondHand(THREAD, fd, () => {
+    this.#secondHand ??= new SecondHand(THREAD, fd, this.path, () => {
       if (this.#syncWanted) this.sync();
     });
     return this.#secondHand.ready ? this.#secondHand : undefined;
@@ -232,7 +232,7 @@ export class TraceWriter {
     this.#syncing = true;
     this.#syncWanted = this.#secondHand?.busy ?? false;
     const began = this.#clock.monotonic();
-    fdatasync(this.#fd, (error) => {
+    this.#makeDurable((error) => {
       if (error !== null) this.#notDurable(error);
       const took = (this.#clock.monotonic() - began) / 1_000;
       setTimeout(
@@ -243,6 +243,17 @@ export class TraceWriter {
         Math.min(MAX_SYNC_INTERVAL, Math.max(SYNC_INTERVAL, SYNC_SHARE * took)),
       ).unref();
     });
+  }
+
+  /** Content before the records that speak of it. */
+  #makeDurable(done: (error: NodeJS.ErrnoException | null) => void): void {
+    const content = this.#secondHand?.content;
+    const records = (error: NodeJS.ErrnoException | null): void => {
+      if (error !== null || this.#fd === undefined) done(error);
+      else fdatasync(this.#fd, done);
+    };
+    if (content === undefined) records(null);
+    else fdatasync(content, records);
   }
 
   /** Told once: after an error nobody can say which records are on the disk and which only seem to be. */
@@ -264,12 +275,15 @@ export class TraceWriter {
     }
     this.#write({ type: 'close', ...end, lost: this.#lost, count: this.#n, head: this.#prev }, undefined);
     this.#fd = undefined;
-    try {
-      fdatasyncSync(fd);
-    } catch {
-      // The reader finds out: a file that did not reach the disk has no close record.
+    const content = this.#secondHand?.content;
+    for (const file of content === undefined ? [fd] : [content, fd]) {
+      try {
+        fdatasyncSync(file);
+      } catch {
+        // The reader finds out: a file that did not reach the disk has no close record.
+      }
+      closeSync(file);
     }
-    closeSync(fd);
   }
 
   #takeIn(fd: number): boolean {
