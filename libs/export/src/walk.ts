@@ -1,0 +1,172 @@
+import { LogCoverage } from '@belay/coverage';
+import type { Entry, IssuedScope, LogGenesis } from '@belay/envelope';
+import { Standing } from '@belay/receipt';
+import { ExportError } from './error.js';
+import { KeysFile } from './keys-file.js';
+
+/** What the entries say of a session by naming it. */
+export interface NamedSession {
+  readonly session: string;
+  /** First and last entry that names it. */
+  readonly began: { readonly index: number; readonly received: string };
+  last: { readonly index: number; readonly received: string };
+  /** Indexes of all of them, ascending. */
+  readonly indexes: number[];
+}
+
+/** A receipt as the entry that says it was issued has it. */
+export interface IssuedReceipt {
+  /** Of the entry. */
+  readonly index: number;
+  readonly digest: string;
+  readonly scope: Extract<IssuedScope, { readonly type: 'session' | 'period' }>;
+  readonly asOf: number;
+  readonly supersedes?: string | undefined;
+}
+
+/** Lines of one epoch that the report counts. */
+export interface EpochTally {
+  readonly sink: string;
+  readonly epoch: string;
+  /** Whether one of them names a chosen session. */
+  named: boolean;
+  denials: number;
+  agentLines: number;
+  first: { readonly index: number; readonly received: string };
+  last: { readonly index: number; readonly received: string };
+}
+
+/** Which sessions an export is about. */
+export interface Chosen {
+  /** Their names; absent: every one that an entry before `evaluated` names. */
+  readonly names?: ReadonlySet<string> | undefined;
+  readonly evaluated: number;
+}
+
+/**
+ * One pass over the entries of an export, in the log's order: all that its tables, its report and its checks need of
+ * them. Who makes an export and who verifies one walk the same way. Memory grows with epochs, sessions and admin
+ * entries, and by eight bytes for each entry that names a session.
+ */
+export class Walk {
+  readonly coverage: LogCoverage;
+  readonly standing = new Standing();
+  readonly keys = new KeysFile();
+  /** Chosen sessions that an entry names, in the order in which they began. */
+  readonly sessions = new Map<string, NamedSession>();
+  readonly epochs = new Map<string, EpochTally>();
+  /** Receipts of sessions and periods, chosen or not. */
+  readonly issued: IssuedReceipt[] = [];
+  genesis: LogGenesis | undefined;
+  /** Names of the sessions that labels are about, with how often. */
+  readonly #labelled = new Map<string, number>();
+  readonly #chosen: Chosen;
+  #next = 0;
+  #received = '';
+
+  constructor(log: string, chosen: Chosen) {
+    this.coverage = new LogCoverage({ log });
+    this.#chosen = chosen;
+  }
+
+  /** Whether nothing was left out. */
+  get isEverything(): boolean {
+    return this.#chosen.names === undefined;
+  }
+
+  /** Whether a session is one that the export is about, as far as entries name it. */
+  isChosen(session: string): boolean {
+    const { names } = this.#chosen;
+    return names === undefined ? this.sessions.has(session) : names.has(session);
+  }
+
+  /** Whether a receipt is part of the export: of a chosen session, or of a period where nothing was left out. */
+  isPart({ scope }: Pick<IssuedReceipt, 'scope'>): boolean {
+    return scope.type === 'session' ? this.isChosen(scope.session) : this.isEverything;
+  }
+
+  /** Whether an epoch is one of which everything has to be here. */
+  isWhole({ named }: EpochTally): boolean {
+    return this.isEverything || named;
+  }
+
+  /** How many labels are about chosen sessions. */
+  labelsOfChosen(): number {
+    let count = 0;
+    for (const [session, times] of this.#labelled) if (this.isChosen(session)) count += times;
+    return count;
+  }
+
+  /** Entries up to `size` were left out. */
+  pass(size: number): void {
+    this.#next = size;
+  }
+
+  /** Makes `coverage` stand at exactly so many entries, so that statements as of them can be made. */
+  standAt(size: number): void {
+    this.coverage.pass(size);
+  }
+
+  /** Takes in the next entry. Throws ExportError `invalid` when it can't follow those before it. */
+  apply(entry: Entry): void {
+    const { line } = entry;
+    const index = this.#next;
+    if (line.index !== index) throw invalid(`entry ${index} says that it is ${line.index}`);
+    if (line.log !== this.coverage.log) throw invalid(`entry ${index} is of another log`);
+    // Fixed width and zone, so text order is time order.
+    if (line.received < this.#received) throw invalid(`entry ${index} was received before the one before`);
+    this.#received = line.received;
+    if (line.conflict !== undefined && line.conflict >= index) {
+      throw invalid(`entry ${index} conflicts with one that is not before it`);
+    }
+    const genesis = entry.by === 'collector' && entry.statement.kind === 'log.genesis';
+    if (genesis !== (index === 0)) throw invalid('a log begins with its genesis entry, and has one');
+    this.#next = index + 1;
+    this.coverage.apply(entry);
+    if (entry.by === 'collector') {
+      this.standing.apply(entry);
+      this.keys.apply(entry);
+      this.#applyStatement(entry);
+    } else this.#applySent(entry);
+  }
+
+  #applyStatement({ line: { index }, statement }: Extract<Entry, { readonly by: 'collector' }>): void {
+    if (statement.kind === 'log.genesis') this.genesis = statement;
+    else if (statement.kind === 'label.set') {
+      this.#labelled.set(statement.session, (this.#labelled.get(statement.session) ?? 0) + 1);
+    } else if (statement.kind === 'receipt.issued') {
+      const { receipt: digest, scope, asOf, supersedes } = statement;
+      if (scope.type !== 'session' && scope.type !== 'period') return;
+      this.issued.push({ index, digest, scope, asOf, supersedes });
+    }
+  }
+
+  #applySent({ line, envelope }: Extract<Entry, { readonly by: 'sender' }>): void {
+    const { sink, epoch, session, kind } = envelope;
+    const at = { index: line.index, received: line.received };
+    const key = `${sink} ${epoch}`;
+    let tally = this.epochs.get(key);
+    if (tally === undefined) {
+      tally = { sink, epoch, named: false, denials: 0, agentLines: 0, first: at, last: at };
+      this.epochs.set(key, tally);
+    }
+    tally.last = at;
+    if (kind === 'denial') tally.denials++;
+    if (line.role === 'agent') tally.agentLines++;
+    if (session === undefined) return;
+    let named = this.sessions.get(session);
+    if (named === undefined) {
+      const { names, evaluated } = this.#chosen;
+      if (names === undefined ? line.index >= evaluated : !names.has(session)) return;
+      named = { session, began: at, last: at, indexes: [] };
+      this.sessions.set(session, named);
+    }
+    named.last = at;
+    named.indexes.push(line.index);
+    tally.named = true;
+  }
+}
+
+function invalid(what: string): ExportError {
+  return new ExportError('invalid', what);
+}
