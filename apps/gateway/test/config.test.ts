@@ -10,6 +10,12 @@ describe('the gateway’s environment', () => {
       port: 8420,
       role: 'belay_gateway',
       maxAppends: 256,
+      exportDir: undefined,
+      webhookPrivate: false,
+    });
+    expect(readConfig({ ...enough, EXPORT_DIR: '/srv/exports', WEBHOOK_PRIVATE: '1' })).toMatchObject({
+      exportDir: '/srv/exports',
+      webhookPrivate: true,
     });
     expect(readConfig(enough).nats).toEqual({ servers: ['nats://a:4222', 'nats://b:4222'] });
     expect(readConfig({ ...enough, DATABASE_ROLE: 'none', COLLECTOR_TIMEOUT: '5' })).toMatchObject({
@@ -27,6 +33,9 @@ describe('the gateway’s environment', () => {
     ['PORT', '70000'],
     ['MAX_APPENDS', '0'],
     ['DATABASE_ROLE', 'belay_collector'],
+    ['MAX_WAITERS', '1'],
+    ['MAX_EXPORTS', 'many'],
+    ['WEBHOOK_PRIVATE', 'yes'],
   ])('is refused for %s=%s, by the name of the variable', (name, value) => {
     expect(() => readConfig({ ...enough, [name]: value })).toThrow(ConfigError);
     expect(() => readConfig({ ...enough, [name]: value })).toThrow(new RegExp(`^${name}: `));
