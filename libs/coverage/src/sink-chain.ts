@@ -100,6 +100,8 @@ export class SinkChain {
       this.#links.set(epoch, { ...link, spoke: true });
       return true;
     }
+    // A second opening that nobody marked as the conflict it is: the first one counts, as in the epoch's own account.
+    if (link.opened !== undefined) return false;
     const opened: Link = {
       ...link,
       opened: line.index,

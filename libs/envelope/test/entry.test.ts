@@ -61,6 +61,8 @@ describe("the collector's line", () => {
   test.each<[string, object]>([
     ['no token', { token: undefined }],
     ['a received time with micro-seconds', { received: '2026-01-01T00:00:01.000000Z' }],
+    ['a received time that does not exist', { received: '2026-02-30T00:00:01.000Z' }],
+    ['a received time past its hours', { received: '2026-01-01T25:00:01.000Z' }],
     ['a short fingerprint', { signed: 'abc' }],
     ['a token on an entry of the collector', { role: 'collector' }],
     ['an unknown role', { role: 'root' }],

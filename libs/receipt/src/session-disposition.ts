@@ -231,7 +231,7 @@ function dispositionOf(
   if (required.length === 0) unverified.unshift({ reason: 'no_required_sink' });
   const affirmed = affirmedCalls(calls, unverified);
   if (calls.length === 0) unverified.push({ reason: 'no_call' });
-  for (const [sink, count] of Object.entries(coverage.unnamed)) {
+  for (const [sink, count] of Object.entries(coverage.unnamed).sort(([a], [b]) => (a < b ? -1 : 1))) {
     unverified.push({ reason: 'unnamed_calls', sink, count });
   }
   const held = new Set(calls.flatMap(({ replays }) => replays).map(({ verdict }) => verdict.line.index));
