@@ -4,6 +4,7 @@ export { type Fault, InjectedFault, MemoryLogStore } from './memory-log-store.js
 export {
   ADMIN,
   AUDITOR,
+  closing,
   epoch,
   line,
   mustBeSound,

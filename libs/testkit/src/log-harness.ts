@@ -108,6 +108,23 @@ export function line(log: string, sink: string, run: string, seq: number, conten
   );
 }
 
+/** An `epoch.close`, whose root nothing here looks at. */
+export function closing(log: string, sink: string, run: string, seq: number): Buffer {
+  const root = Buffer.alloc(32).toString('base64');
+  return Buffer.from(
+    JSON.stringify({
+      v: 1,
+      log,
+      sink,
+      epoch: run,
+      seq,
+      kind: 'epoch.close',
+      time: '2026-01-01T00:00:00Z',
+      attrs: { size: seq - 1, root, dropped: 0, filtered: 0 },
+    }),
+  );
+}
+
 export function request(
   log: string,
   sink: string,
