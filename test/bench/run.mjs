@@ -8,6 +8,7 @@ const BENCHES = [
   'proxy',
   'proxy-http',
   'gate',
+  'attest-first',
   'sandbox',
   'snapshot',
   'restore',
