@@ -1,10 +1,12 @@
-import { generateKeyPairSync, sign } from 'node:crypto';
-import { batchMessage, batchRoot, keyFingerprint, parseEnvelope } from '@belay/envelope';
-import { LogBehindAnchor, Sequencer } from '@belay/log';
+import { createHash, generateKeyPairSync, sign } from 'node:crypto';
+import { DEFAULT_POLICY } from '@belay/coverage';
+import { batchMessage, batchRoot, keyFingerprint, parseCollectorBody, parseEnvelope } from '@belay/envelope';
+import { type CheckedStatement, LogBehindAnchor, type Run, scopeText, Sequencer } from '@belay/log';
 import { ed25519Verifier, formatVkey, openCheckpoint, rawPublicKey } from '@belay/note';
 import {
   ADMIN,
   AUDITOR,
+  closing,
   epoch,
   line,
   MemoryAnchor,
@@ -435,6 +437,84 @@ describe('head', () => {
   });
 });
 
+function statementOf(n: number): CheckedStatement {
+  const bytes = Buffer.from(`statement ${n}`);
+  const digest = createHash('sha256').update(bytes).digest();
+  return {
+    bytes,
+    digest,
+    body: {
+      kind: 'coverage.stated',
+      v: 1,
+      type: 'session',
+      session: `s${n}`,
+      statement: `sha256:${digest.toString('hex')}`,
+      size: n % 4,
+      time: '2026-01-01T00:00:00.000Z',
+      status: 'open',
+      policy: `sha256:${'0'.repeat(64)}`,
+    },
+  };
+}
+
+/** Issues the next receipt of a session as a collector does; null when it came to nothing, or was not told. */
+async function issueOf(
+  setup: Setup,
+  n: number,
+  asOf: number,
+): Promise<{ digest: string; index: number } | null> {
+  const scope = { type: 'session', session: `s${n}` } as const;
+  const last = await setup.store.receipt(setup.log, scopeText(scope));
+  const bytes = `receipt of ${n} as of ${asOf}`;
+  const digest = createHash('sha256').update(bytes).digest();
+  const outcome = await setup.sequencer.recordReceipt(
+    PROJECT,
+    { id: `rcp_${n}_${asOf}`, scope: scopeText(scope), asOf, digest, bytes, created: 0, disposition: 'open' },
+    {
+      kind: 'receipt.issued',
+      v: 1,
+      receipt: `sha256:${digest.toString('hex')}`,
+      scope,
+      asOf,
+      ...(last && { supersedes: `sha256:${last.digest.toString('hex')}` }),
+    },
+  );
+  if (outcome.ok) return { digest: digest.toString('hex'), index: outcome.value.index as number };
+  expect(['exists', 'stale', 'unavailable', 'shutting_down']).toContain(outcome.fault.code);
+  return null;
+}
+
+/** Indexes at which `late` is not what follows from the entries alone, commit by commit. */
+async function latenessOf(setup: Setup): Promise<number[]> {
+  const runs = await setup.store.runs(setup.log, 0, 100_000);
+  const bodies = await setup.store.lines(setup.log, 0, 100_000);
+  const closed = new Map<string, number>();
+  const wrong: number[] = [];
+  let lateness = DEFAULT_POLICY.lateness;
+  for (let at = 0; at < runs.length;) {
+    const { received } = runs[at] as Run;
+    const commit = runs.slice(at).filter((run) => run.received === received);
+    at += commit.length;
+    const closing: string[] = [];
+    for (const run of commit) {
+      for (const { index, line: body } of bodies.slice(run.first, run.first + run.count)) {
+        if (run.role === 'collector') {
+          const statement = parseCollectorBody(body);
+          if (statement.kind === 'policy.set') lateness = (statement.policy as { lateness: number }).lateness;
+          if (run.late) wrong.push(index);
+          continue;
+        }
+        const key = `${run.sink} ${run.epoch}`;
+        const since = received - (closed.get(key) ?? received);
+        if (run.late !== since > lateness * 1_000) wrong.push(index);
+        if (run.conflict === null && parseEnvelope(body).kind === 'epoch.close') closing.push(key);
+      }
+    }
+    for (const key of closing) closed.set(key, received);
+  }
+  return wrong;
+}
+
 describe('under faults and interleaving', () => {
   /** One action of a client; faults hit the transactions and the anchor in turn. */
   const action = fc.oneof(
@@ -455,6 +535,32 @@ describe('under faults and interleaving', () => {
         sink: fc.integer({ min: 0, max: 2 }),
         from: fc.integer({ min: 41, max: 300 }),
         count: fc.integer({ min: 100, max: 300 }),
+      }),
+    },
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        kind: fc.constant('close' as const),
+        sink: fc.integer({ min: 0, max: 2 }),
+        seq: fc.integer({ min: 1, max: 45 }),
+      }),
+    },
+    { weight: 2, arbitrary: fc.record({ kind: fc.constant('wait' as const), seconds: fc.nat(4) }) },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant('policy' as const), lateness: fc.nat(3) }) },
+    { weight: 1, arbitrary: fc.record({ kind: fc.constant('label' as const), n: fc.nat(3) }) },
+    {
+      weight: 1,
+      arbitrary: fc.record({
+        kind: fc.constant('record' as const),
+        of: fc.array(fc.nat(5), { maxLength: 3 }),
+      }),
+    },
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        kind: fc.constant('receipt' as const),
+        session: fc.nat(1),
+        asOf: fc.integer({ min: 1, max: 6 }),
       }),
     },
     { weight: 1, arbitrary: fc.record({ kind: fc.constant('checkpoint' as const) }) },
@@ -483,16 +589,17 @@ describe('under faults and interleaving', () => {
             for (let i = turns.next().value as number; i > 0; i--) await Promise.resolve();
           };
           const acked = new Map<string, number>();
+          const told = (key: string, index: number): void => {
+            expect(acked.get(key) ?? index).toBe(index);
+            acked.set(key, index);
+          };
           let held: { size: number; root: string } | undefined;
           const flying: Promise<void>[] = [];
           const send = (sink: number, from: number, count: number, content: string): void => {
-            const run = epoch(sink);
-            const sent = request(
-              setup.log.origin,
-              `s${sink}`,
-              run,
-              lines(setup, `s${sink}`, run, from, count, content),
-            );
+            append(sink, lines(setup, `s${sink}`, epoch(sink), from, count, content));
+          };
+          const append = (sink: number, batch: Buffer[]): void => {
+            const sent = request(setup.log.origin, `s${sink}`, epoch(sink), batch);
             const head = held;
             const one = setup.sequencer.append(head ? { ...sent, head: head.size } : sent).then((outcome) => {
               if (!outcome.ok) {
@@ -504,9 +611,7 @@ describe('under faults and interleaving', () => {
               for (const part of outcome.value.runs) {
                 for (let at = part.lines[0]; at < part.lines[1]; at++) {
                   const key = String(sent.lines[at]);
-                  const index = part.index + at - part.lines[0];
-                  expect(acked.get(key) ?? index).toBe(index);
-                  acked.set(key, index);
+                  told(key, part.index + at - part.lines[0]);
                 }
               }
             });
@@ -514,7 +619,42 @@ describe('under faults and interleaving', () => {
           };
           for (const step of actions) {
             setup.clock.now += 7;
-            if (step.kind === 'append') send(step.sink, step.from, step.count, step.content);
+            if (step.kind === 'close') {
+              append(step.sink, [closing(setup.log.origin, `s${step.sink}`, epoch(step.sink), step.seq)]);
+            } else if (step.kind === 'wait') setup.clock.now += step.seconds * 1_000;
+            else if (step.kind === 'policy') {
+              const policy = { ...DEFAULT_POLICY, lateness: step.lateness };
+              const by = { tenant: TENANT, by: ADMIN, project: PROJECT };
+              flying.push(
+                setup.sequencer.change({ kind: 'policy.set', ...by, policy }).then(() => undefined),
+              );
+            } else if (step.kind === 'label') {
+              const by = { by: AUDITOR, project: PROJECT };
+              const session = `s${step.n}`;
+              flying.push(
+                setup.sequencer
+                  .change({ kind: 'label.set', ...by, session, says: 'violated' })
+                  .then(() => undefined),
+              );
+            } else if (step.kind === 'record') {
+              const statements = step.of.map(statementOf);
+              flying.push(
+                setup.sequencer.record(PROJECT, statements).then((outcome) => {
+                  if (!outcome.ok) expect(outcome.fault.kind).toBe('retry');
+                  else {
+                    outcome.value.indexes.forEach((index, at) =>
+                      told(String(statements[at]?.digest.toString('hex')), index),
+                    );
+                  }
+                }),
+              );
+            } else if (step.kind === 'receipt') {
+              flying.push(
+                issueOf(setup, step.session, step.asOf).then((issued) => {
+                  if (issued) told(issued.digest, issued.index);
+                }),
+              );
+            } else if (step.kind === 'append') send(step.sink, step.from, step.count, step.content);
             else if (step.kind === 'big') send(step.sink, step.from, step.count, 'a');
             else if (step.kind === 'checkpoint')
               flying.push(setup.sequencer.checkpoint(setup.log.id).then(() => undefined));
@@ -543,7 +683,10 @@ describe('under faults and interleaving', () => {
           setup.anchor.faults.length = 0;
           await new Sequencer(setup.parts).start();
           await mustBeSound(setup);
-          for (const [text, index] of acked) expect(String(store.raw(setup.log).lines[index])).toBe(text);
+          // A line stands there as it was sent, a statement or receipt by its digest.
+          for (const [text, index] of acked)
+            expect(String(store.raw(setup.log).lines[index])).toContain(text);
+          expect(await latenessOf(setup)).toEqual([]);
         },
       ),
       { numRuns: Number(process.env['BELAY_RUNS'] ?? 120) },
