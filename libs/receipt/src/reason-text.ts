@@ -38,7 +38,7 @@ export function reasonText(reason: ListedReason): string {
     case 'sinks_differ':
       return `sinks saw different ${reason.part === 'arguments' ? 'arguments' : 'outcomes'} of ${callsText(reason)}`;
     case 'auditor_differs':
-      return `an auditor says otherwise (entry ${reason.label}) than ${verdictsText(reason.verdicts, reason.omitted?.verdicts)}`;
+      return `an auditor (entry ${reason.label}) says otherwise than ${verdictsText(reason.verdicts, reason.omitted?.verdicts)}`;
     case 'auditors_differ':
       return `auditors contradict each other: ${entriesText(reason.labels, reason.omitted?.labels)}`;
     case 'fail':
@@ -96,7 +96,7 @@ export function memberReasonText(reason: MemberReason): string {
         ? `${linesText(reason)} never came, and nothing says why`
         : `${linesText(reason)} never came: ${GAP_TEXT[reason.gap.reason]} (entry ${reason.gap.index} says so)`;
     case 'unbound':
-      return `${linesText(reason)} came after being given up, and no root of the sink holds them`;
+      return `${linesText(reason)} came after being given up, and no root of the sink holds ${several(reason) ? 'them' : 'it'}`;
     case 'root_not_compared':
       return 'no root that it stated could be compared with its lines';
     case 'stated_loss':
@@ -206,7 +206,7 @@ function coverageText(reason: ListedReason<Extract<SessionReason, { readonly rea
 }
 
 function conflictText(conflict: Conflict): string {
-  const { kind, from, to, index } = conflict;
+  const { kind, index } = conflict;
   const lines = linesText(conflict);
   switch (kind) {
     case 'number':
@@ -214,9 +214,9 @@ function conflictText(conflict: Conflict): string {
     case 'root':
       return `the root that it stated over ${lines} is not that of what came (entry ${index})`;
     case 'misstated':
-      return `what ${lines} ${to - from > 1 ? 'state' : 'states'} does not fit the number (entry ${index})`;
+      return `what ${lines} ${several(conflict) ? 'state' : 'states'} does not fit the number (entry ${index})`;
     case 'gap':
-      return `${lines} came after being given up, and are not those that were given up (entry ${index})`;
+      return `${lines} came after being given up, and ${several(conflict) ? 'are not those that were' : 'is not the one that was'} given up (entry ${index})`;
     case 'successor':
       return `its next run states another root over ${lines} (entry ${index})`;
     case 'rewound':
@@ -226,9 +226,11 @@ function conflictText(conflict: Conflict): string {
   }
 }
 
+const several = ({ from, to }: Span): boolean => to - from > 1;
+
 /** Spans are half open, sentences are not. */
 function linesText({ from, to }: Span): string {
-  return to - from > 1 ? `lines ${from} to ${to - 1}` : `line ${from}`;
+  return several({ from, to }) ? `lines ${from} to ${to - 1}` : `line ${from}`;
 }
 
 function callsText({ calls, omitted }: { readonly calls: readonly string[] } & Omitted): string {

@@ -1,14 +1,11 @@
-import { COVERAGE_STATUSES, LogCoverage } from '@belay/coverage';
+import { COVERAGE_STATUSES } from '@belay/coverage';
 import { canonical } from '@belay/envelope';
 import {
-  derivePeriod,
   formatPeriodStatement,
   parseAnyReceipt,
   parseClaim,
   parsePeriodStatement,
   PERIOD_NOT_PROVEN,
-  periodEvidence,
-  type PeriodFacts,
   periodReceipt,
   periodReceiptPayload,
   type PeriodSession,
@@ -21,26 +18,19 @@ import {
 import type { SessionLog } from '@belay/testkit';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { KEY, ORIGIN, ROOT_PEM, signer } from './sample.js';
-import { adversity, affirmed, gapped, happened, headOf, IDENTITY, issue, SESSION } from './session-sample.js';
-
-const DAY = { from: '2026-01-01T00:00:00.000Z', to: '2026-01-01T00:10:00.000Z' };
-
-/** What a log shows of a period, so many seconds after its last entry. */
-function period(
-  log: SessionLog,
-  { from, to }: { readonly from: string; readonly to: string } = DAY,
-  sessions: readonly PeriodSession[] = [],
-  later = 3_600,
-): PeriodFacts {
-  const coverage = new LogCoverage({ log: ORIGIN });
-  for (const entry of log.entries) coverage.apply(entry);
-  const asOf = { size: log.entries.length, time: new Date(log.now + later * 1_000).toISOString() };
-  const before = (time: string): number => log.entries.filter(({ line }) => line.received < time).length;
-  const entries = { first: before(from), count: before(to) - before(from) };
-  const sinks = new Set(log.sent().map(({ envelope }) => envelope.sink));
-  return derivePeriod(periodEvidence(coverage, asOf, { from, to, sessions, entries }, sinks));
-}
+import { KEY, ROOT_PEM, signer } from './sample.js';
+import {
+  adversity,
+  affirmed,
+  DAY,
+  gapped,
+  happened,
+  headOf,
+  IDENTITY,
+  issue,
+  periodOf,
+  SESSION,
+} from './session-sample.js';
 
 const receiptOf = (log: SessionLog): PeriodSession => {
   const { receipt } = issue(log);
@@ -51,7 +41,7 @@ describe('a receipt of a period', () => {
   test('counts the sessions by their receipts, and is complete when every sink is', () => {
     const { log } = affirmed();
     const session = receiptOf(log);
-    const facts = period(log, DAY, [session, { session: 'another' }]);
+    const facts = periodOf(log, DAY, [session, { session: 'another' }]);
     expect(facts).toMatchObject({
       sessions: { count: 2, unissued: 1, dispositions: { affirmed: 1, contested: 0 } },
       calls: 2,
@@ -91,27 +81,30 @@ describe('a receipt of a period', () => {
   test('is of those sessions and no others: one more, one receipt more, is another subject', () => {
     const { log } = affirmed();
     const digests = [[], [{ session: 'a' }], [{ session: 'a' }, { session: 'b' }], [receiptOf(log)]].map(
-      (sessions) => period(log, DAY, sessions).sessions.digest,
+      (sessions) => periodOf(log, DAY, sessions).sessions.digest,
     );
     expect(new Set(digests).size).toBe(digests.length);
     const order = [{ session: 'b' }, { session: 'a' }];
-    expect(period(log, DAY, order).sessions.digest).toBe(digests[2]);
+    expect(periodOf(log, DAY, order).sessions.digest).toBe(digests[2]);
   });
 
   test('with a gap, or before the period is over, or without a sink, is not complete', () => {
-    expect(period(gapped().log)).toMatchObject({
+    expect(periodOf(gapped().log)).toMatchObject({
       complete: false,
       sinks: [{}, { sink: 'proxy', status: 'gap' }, {}],
     });
-    expect(period(affirmed().log, DAY, [], 0).complete).toBe(false);
+    expect(periodOf(affirmed().log, DAY, [], 0).complete).toBe(false);
     const empty = { from: '2025-01-01T00:00:00.000Z', to: '2025-02-01T00:00:00.000Z' };
-    expect(period(affirmed().log, empty)).toMatchObject({ complete: false, entries: { first: 0, count: 0 } });
+    expect(periodOf(affirmed().log, empty)).toMatchObject({
+      complete: false,
+      entries: { first: 0, count: 0 },
+    });
   });
 
   test('a sink that is required and says nothing in it is silent; one that is not required has no part', () => {
     const desk = affirmed();
     const after = { from: new Date(desk.log.now + 1_000).toISOString(), to: '2026-01-02T00:00:00.000Z' };
-    expect(period(desk.log, after, [], 200_000).sinks).toEqual([
+    expect(periodOf(desk.log, after, [], 200_000).sinks).toEqual([
       expect.objectContaining({ sink: 'proxy', required: true, status: 'silent' }),
     ]);
   });
@@ -124,7 +117,7 @@ describe('a receipt of a period', () => {
     proxy.open();
     proxy.stated('epoch.close');
     const lostIn = (from: number, to: number): number | undefined =>
-      period(log, { from: new Date(from).toISOString(), to: new Date(to).toISOString() }).sinks.find(
+      periodOf(log, { from: new Date(from).toISOString(), to: new Date(to).toISOString() }).sinks.find(
         ({ sink }) => sink === 'proxy',
       )?.lost;
     expect(lostIn(closed - 3_000, closed + 1_000)).toBe(1);
@@ -140,7 +133,7 @@ describe('a receipt of a period', () => {
         const log = happened(given);
         const from = new Date(Date.parse(DAY.from) + start * 500).toISOString();
         const to = new Date(Date.parse(from) + 500 + length * 500).toISOString();
-        const facts = period(log, { from, to }, [receiptOf(log)], given.later);
+        const facts = periodOf(log, { from, to }, [receiptOf(log)], given.later);
         for (const { status } of facts.sinks) seen.add(status);
         const payload = periodReceiptPayload(facts, IDENTITY, headOf(log), `sha256:${'0'.repeat(64)}`);
         const read = parsePeriodStatement(payload);
@@ -155,7 +148,7 @@ describe('a receipt of a period', () => {
 
 describe('what does not go together is not read', () => {
   const { log } = gapped();
-  const payload = periodReceiptPayload(period(log, DAY, [receiptOf(log)]), IDENTITY, headOf(log));
+  const payload = periodReceiptPayload(periodOf(log, DAY, [receiptOf(log)]), IDENTITY, headOf(log));
   type Predicate = Record<string, unknown>;
   const forgeries: Record<string, (predicate: Predicate) => void> = {
     'complete above a gap': (it) => Object.assign(it, { complete: true }),
@@ -182,7 +175,7 @@ describe('what does not go together is not read', () => {
 
   test('facts of more than the head has make no receipt', () => {
     const head = { ...headOf(log), size: 3 };
-    expect(() => periodReceiptPayload(period(log), IDENTITY, head)).toThrow(
+    expect(() => periodReceiptPayload(periodOf(log), IDENTITY, head)).toThrow(
       expect.objectContaining({ code: 'evidence' }),
     );
   });

@@ -358,7 +358,7 @@ describe('before it is signed', () => {
     const { disposition } = receipt;
     if (disposition.status !== 'contested') throw new Error(disposition.status);
     expect(disposition.reasons.map(reasonText)).toEqual([
-      expect.stringMatching(/^an auditor says otherwise \(entry \d+\) than the verdict in entry \d+$/),
+      expect.stringMatching(/^an auditor \(entry \d+\) says otherwise than the verdict in entry \d+$/),
     ]);
   });
 });

@@ -1,10 +1,16 @@
+import { createHash } from 'node:crypto';
 import { type AsOf, LogCoverage, readPolicy } from '@belay/coverage';
 import { privateKeyObject, rawPublicKey } from '@belay/keys';
 import { CompactRange, leafHash } from '@belay/merkle';
 import { ackName, formatCheckpoint, formatVkey, signNote } from '@belay/note';
 import {
+  derivePeriod,
   deriveSession,
   type LogIdentity,
+  periodEvidence,
+  type PeriodFacts,
+  periodReceiptPayload,
+  type PeriodSession,
   type PublishedHead,
   type SessionFacts,
   type SessionReceipt,
@@ -106,6 +112,34 @@ export function issue(log: SessionLog, later = 0, supersedes?: string): Issued {
   const given = [facts, IDENTITY, headOf(log), { index, statement: statementDigest }, supersedes] as const;
   const payload = sessionReceiptPayload(...given);
   return { facts, receipt: sessionReceipt(...given), payload, bytes: signPayload(payload, signer) };
+}
+
+export const DAY = { from: '2026-01-01T00:00:00.000Z', to: '2026-01-01T00:10:00.000Z' };
+
+/** What a log shows of a period, so many seconds after its last entry. */
+export function periodOf(
+  log: SessionLog,
+  { from, to }: { readonly from: string; readonly to: string } = DAY,
+  sessions: readonly PeriodSession[] = [],
+  later = 3_600,
+): PeriodFacts {
+  const coverage = new LogCoverage({ log: ORIGIN });
+  for (const entry of log.entries) coverage.apply(entry);
+  const asOf = { size: log.entries.length, time: new Date(log.now + later * 1_000).toISOString() };
+  const before = (time: string): number => log.entries.filter(({ line }) => line.received < time).length;
+  const entries = { first: before(from), count: before(to) - before(from) };
+  const sinks = new Set(log.sent().map(({ envelope }) => envelope.sink));
+  return derivePeriod(periodEvidence(coverage, asOf, { from, to, sessions, entries }, sinks));
+}
+
+/** The receipt of the ten minutes in which the session of `gapped` took place, after the receipt of that was issued. */
+export function gappedPeriod(log: SessionLog, { bytes, receipt }: Issued): Buffer {
+  const digest = `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
+  const scope = { type: 'session', session: SESSION } as const;
+  log.state({ kind: 'receipt.issued', v: 1, receipt: digest, scope, asOf: receipt.asOf.size });
+  log.now += 600_000;
+  const facts = periodOf(log, DAY, [{ session: SESSION, receipt: { digest, receipt } }], 0);
+  return signPayload(periodReceiptPayload(facts, IDENTITY, headOf(log)), signer);
 }
 
 /** Three sinks of one session: two that see its calls, and who runs them again. */

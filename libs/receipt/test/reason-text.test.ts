@@ -1,0 +1,210 @@
+import type { MemberReason } from '@belay/coverage';
+import {
+  type CallAuthorityReason,
+  callReasonText,
+  FAULT_TEXT,
+  type ListedReason,
+  memberReasonText,
+  reasonText,
+  type SessionReason,
+} from '@belay/receipt';
+import { describe, expect, test } from 'vitest';
+
+const epoch = '01KDVDNA040G2081040G208104';
+const call = `hmac-sha256:${'ab'.repeat(32)}`;
+
+// Mapped types, so that a reason without its words does not compile here.
+const MEMBERS: { readonly [R in MemberReason['reason']]: readonly [MemberReason & { reason: R }, string][] } =
+  {
+    never_spoke: [[{ reason: 'never_spoke' }, 'said nothing of the session']],
+    lost_epoch: [
+      [
+        { reason: 'lost_epoch', lost: { before: epoch, index: 7 } },
+        'a whole run never came (entry 7 shows it)',
+      ],
+      [
+        { reason: 'lost_epoch', lost: { before: epoch, index: 7, epoch, size: 1 } },
+        `a whole run (epoch ${epoch}) never came, the last of 1 line (entry 7 shows it)`,
+      ],
+      [
+        { reason: 'lost_epoch', lost: { before: epoch, index: 7, counters: { from: 2, to: 5 } } },
+        '3 whole runs never came (entry 7 shows it)',
+      ],
+    ],
+    chain: [[{ reason: 'chain', index: 7 }, 'tells two stories of its own runs (entry 7)']],
+    conflict: (
+      [
+        ['number', 'line 3 came twice, with different bytes (entry 7)'],
+        ['root', 'the root that it stated over line 3 is not that of what came (entry 7)'],
+        ['misstated', 'what line 3 states does not fit the number (entry 7)'],
+        ['gap', 'line 3 came after being given up, and is not the one that was given up (entry 7)'],
+        ['successor', 'its next run states another root over line 3 (entry 7)'],
+        ['rewound', 'its next run knows nothing of line 3, which came (entry 7)'],
+      ] as const
+    ).map(([kind, text]) => [{ reason: 'conflict', epoch, kind, from: 3, to: 4, index: 7 }, text]),
+    conflicts_omitted: [[{ reason: 'conflicts_omitted', epoch, count: 2 }, '2 more contradictions']],
+    missing: [
+      [{ reason: 'missing', epoch, from: 17, to: 19 }, 'lines 17 to 18 never came, and nothing says why'],
+      [
+        { reason: 'missing', epoch, from: 17, to: 18, gap: { index: 9, reason: 'overflow', hashed: true } },
+        'line 17 never came: its spool was full (entry 9 says so)',
+      ],
+    ],
+    unbound: [
+      [
+        { reason: 'unbound', epoch, from: 3, to: 6 },
+        'lines 3 to 5 came after being given up, and no root of the sink holds them',
+      ],
+    ],
+    root_not_compared: [
+      [{ reason: 'root_not_compared', epoch }, 'no root that it stated could be compared with its lines'],
+    ],
+    stated_loss: [
+      [
+        { reason: 'stated_loss', epoch, dropped: 1, filtered: 2 },
+        'says that it dropped 1 line and filtered 2',
+      ],
+    ],
+    overdue: [
+      [{ reason: 'overdue', epoch, what: 'heartbeat' }, 'its heartbeat is overdue'],
+      [{ reason: 'overdue', epoch, what: 'close' }, 'it went away without a close'],
+    ],
+    unsigned: [[{ reason: 'unsigned', epoch }, 'not every line was signed under a declared key']],
+  };
+
+const CALLS: {
+  readonly [R in CallAuthorityReason['reason']]: readonly [CallAuthorityReason & { reason: R }, string][];
+} = {
+  evidence_absent: [[{ reason: 'evidence_absent', index: 4 }, 'entry 4 is not what it was taken for']],
+  agent_token: [[{ reason: 'agent_token', sink: 'curl' }, "curl wrote with an agent's token"]],
+  unkeyed: [[{ reason: 'unkeyed', sink: 'proxy' }, 'proxy did not sign it under a declared key']],
+  self_asserted: [
+    [{ reason: 'self_asserted', sink: 'spans', kind: 'otlp' }, 'spans (otlp) tells what it was told'],
+    [{ reason: 'self_asserted', sink: 'spans' }, 'spans is not declared as a kind that sees a boundary'],
+  ],
+  one_domain: [[{ reason: 'one_domain' }, 'no two trust domains saw the same']],
+  no_match: [[{ reason: 'no_match', part: 'outcome' }, 'no such sink stated a match of its outcome']],
+  contradicted: [[{ reason: 'contradicted', part: 'arguments' }, 'sinks differ on its arguments']],
+  one_of_identical: [
+    [{ reason: 'one_of_identical', identical: 3 }, "one of 3 identical calls, which of them can't be told"],
+  ],
+  not_replayed: [[{ reason: 'not_replayed' }, 'no verdict holds as a replay of it']],
+  verdict: Object.entries(FAULT_TEXT).map(([fault, text]) => [
+    { reason: 'verdict', index: 9, fault: fault as keyof typeof FAULT_TEXT },
+    `the verdict in entry 9 does not count: ${text}`,
+  ]),
+};
+
+const hole = { reason: 'missing', epoch, from: 17, to: 19 } as const;
+const REASONS: {
+  readonly [R in SessionReason['reason']]: readonly [ListedReason<SessionReason & { reason: R }>, string][];
+} = {
+  coverage: [
+    [
+      { reason: 'coverage', sink: 'proxy', status: 'gap', because: [hole] },
+      'proxy has a gap: lines 17 to 18 never came, and nothing says why',
+    ],
+    [
+      {
+        reason: 'coverage',
+        sink: 'proxy',
+        status: 'gap',
+        because: [hole, { ...hole, epoch: epoch.replace('0', '1') }],
+        omitted: { because: 7 },
+      },
+      `proxy has a gap: lines 17 to 18 never came, and nothing says why (epoch ${epoch}); lines 17 to 18 never came, and nothing says why (epoch 1${epoch.slice(1)}); and 7 more`,
+    ],
+    [{ reason: 'coverage', sink: 'proxy', because: [] }, 'proxy tells two stories'],
+    [{ reason: 'coverage', sink: 'spans', status: 'open' }, 'spans is still open, though it is not required'],
+  ],
+  sinks_differ: [
+    [
+      { reason: 'sinks_differ', calls: [call], part: 'arguments' },
+      'sinks saw different arguments of call abababababab',
+    ],
+    [
+      { reason: 'sinks_differ', calls: [call, call], part: 'outcome', omitted: { calls: 3 } },
+      "sinks saw different outcomes of 5 calls that can't be told apart",
+    ],
+  ],
+  auditor_differs: [
+    [
+      { reason: 'auditor_differs', label: 4, verdicts: [9] },
+      'an auditor (entry 4) says otherwise than the verdict in entry 9',
+    ],
+    [
+      { reason: 'auditor_differs', label: 4, verdicts: [9, 10] },
+      'an auditor (entry 4) says otherwise than the verdicts in entries 9, 10',
+    ],
+  ],
+  auditors_differ: [
+    [
+      { reason: 'auditors_differ', labels: [1, 2, 3, 4, 5, 6, 7], omitted: { labels: 1 } },
+      'auditors contradict each other: entries 1, 2, 3, 4, 5, and 3 more',
+    ],
+  ],
+  fail: [
+    [
+      { reason: 'fail', verdict: 9, sink: 'verifier', cause: 'TESTS_WEAKENED' },
+      'verifier found a failure, TESTS_WEAKENED (verdict in entry 9)',
+    ],
+  ],
+  auditor: [
+    [{ reason: 'auditor', label: 9, auditor: 'aud_x' }, 'auditor aud_x says that it was violated (entry 9)'],
+  ],
+  not_closed: [[{ reason: 'not_closed', sink: 'proxy' }, 'proxy has not said that it is over']],
+  not_begun: [[{ reason: 'not_begun' }, 'no sink that counts has said anything of it']],
+  no_required_sink: [
+    [{ reason: 'no_required_sink' }, 'no sink is required of it, so nobody has to account for all of it'],
+  ],
+  no_call: [[{ reason: 'no_call' }, 'no call was recorded, so there is nothing to verify']],
+  not_replayed: [
+    [
+      { reason: 'not_replayed', calls: [call], level: 'observed', because: [{ reason: 'not_replayed' }] },
+      'call abababababab was not run again, only observed',
+    ],
+    [
+      {
+        reason: 'not_replayed',
+        calls: [call, call],
+        level: 'asserted',
+        because: [{ reason: 'agent_token', sink: 'curl' }, { reason: 'not_replayed' }],
+      },
+      "2 calls that can't be told apart were not run again, only asserted: curl wrote with an agent's token",
+    ],
+  ],
+  unnamed_calls: [
+    [
+      { reason: 'unnamed_calls', sink: 'proxy', count: 1 },
+      'proxy wrote 1 line about calls without saying which',
+    ],
+  ],
+  verdict_unverified: [
+    [
+      { reason: 'verdict_unverified', verdict: 9, cause: 'NO_STATE' },
+      'a verdict could not be reached, NO_STATE (entry 9)',
+    ],
+    [{ reason: 'verdict_unverified', verdict: 9 }, 'a verdict could not be reached (entry 9)'],
+  ],
+  verdict_rejected: [[{ reason: 'verdict_rejected', verdict: 9 }, 'the verdict in entry 9 does not hold']],
+  unsigned: [
+    [
+      { reason: 'unsigned', sink: 'hook' },
+      'hook: not every line was signed under a declared key, so whoever held a token may have written some',
+    ],
+  ],
+};
+
+describe('every reason has its words', () => {
+  const cases = (of: Readonly<Record<string, readonly (readonly [unknown, string])[]>>) =>
+    Object.values(of).flat();
+  test.each(cases(MEMBERS))('of a member: %j', (reason, text) => {
+    expect(memberReasonText(reason as MemberReason)).toBe(text);
+  });
+  test.each(cases(CALLS))('of a call: %j', (reason, text) => {
+    expect(callReasonText(reason as CallAuthorityReason)).toBe(text);
+  });
+  test.each(cases(REASONS))('of a session: %j', (reason, text) => {
+    expect(reasonText(reason as ListedReason)).toBe(text);
+  });
+});
