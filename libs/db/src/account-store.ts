@@ -3,6 +3,7 @@ import { type CollectorLine, type Entry, parseCollectorBody, parseEnvelope } fro
 import { entryMakerOf, type LogRecord } from '@belay/log';
 import type pg from 'pg';
 import { type Connection, openPool, type PoolOptions } from './connection.js';
+import { DeliveryStore } from './delivery-store.js';
 
 /** First key of the advisory locks of turns; the second is the log. */
 const TURNS = 0x62_65_6c_61;
@@ -169,10 +170,12 @@ export class Fenced extends Error {
  * in the middle of a turn can't overwrite what its successor wrote.
  */
 export class AccountStore {
+  readonly deliveries: DeliveryStore;
   readonly #pool: pg.Pool;
 
   constructor(connection: Connection, options: PoolOptions = {}) {
     this.#pool = openPool(connection, options);
+    this.deliveries = new DeliveryStore(this.#pool);
   }
 
   async close(): Promise<void> {

@@ -15,6 +15,7 @@ export {
   type SessionOutcome,
 } from './account-store.js';
 export { type Connection, openDatabase, openPool, type PoolOptions, type ProcessRole } from './connection.js';
+export { type Attempted, type Delivery, DeliveryStore } from './delivery-store.js';
 export { claimDeployment, type Deployment, OtherDeployment } from './deployment.js';
 export { type EmbeddedPostgres, startEmbedded } from './embedded.js';
 export { EmbeddedError, type EmbeddedErrorCode } from './embedded-error.js';
