@@ -55,7 +55,8 @@ export function controlRows(facts: ReportFacts & Pick<ReportModel, 'absence'>): 
       asks: 'The deployer keeps the logs under its control for six months or longer.',
       result: keeping(facts, SIX_MONTHS),
       evidence: kept,
-      limits: 'As above; and it does not show who, provider or deployer, controls them.',
+      limits:
+        'A policy says what is to be kept from now on. Whether provider or deployer controls the logs is not in them.',
     },
     {
       framework: 'ISO/IEC 42001',

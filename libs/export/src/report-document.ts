@@ -97,6 +97,7 @@ export function* reportBlocks(model: ReportModel): Generator<Block> {
   yield* pageOne(model);
   yield { block: 'heading', id: 'limits', text: 'What this does not prove', level: 2, page: true };
   yield { block: 'list', items: model.limitations };
+  yield* gaps(model);
   yield* coverage(model);
   yield* sessions(model);
   yield* judged(model);
@@ -107,7 +108,8 @@ export function* reportBlocks(model: ReportModel): Generator<Block> {
 }
 
 function* pageOne(model: ReportModel): Generator<Block> {
-  const { project, log, asOf, period, entries, found } = model;
+  const { project, log, asOf, period, entries } = model;
+  const { missing, conflicts } = model.found;
   yield {
     block: 'title',
     kind: 'Evidence report',
@@ -148,7 +150,7 @@ function* pageOne(model: ReportModel): Generator<Block> {
       },
       {
         term: 'Lines missing',
-        value: `${figure(found.missing.undisclosed)} with nothing that says why, ${figure(found.missing.dropped)} dropped and ${figure(found.missing.filtered)} filtered by their sinks' own word; ${counted(found.conflicts, 'conflict')}`,
+        value: `${figure(missing.undisclosed)} with nothing that says why, ${figure(missing.dropped)} dropped and ${figure(missing.filtered)} filtered by their sinks' own word; ${counted(conflicts, 'conflict')}`,
       },
       {
         term: 'Sessions, calls',
@@ -162,8 +164,8 @@ function* pageOne(model: ReportModel): Generator<Block> {
     block: 'text',
     text: 'Only what is drawn solid is shown to be good: affirmed, complete, PASS. Everything else is hatched or hollow, and has a sign and a word of its own.',
   };
-  const gaps = coverageGaps(model);
-  yield gaps.length === 0
+  const found = coverageGaps(model);
+  yield found.length === 0
     ? {
         block: 'notice',
         mark: COVERAGE_MARKS.complete,
@@ -173,18 +175,27 @@ function* pageOne(model: ReportModel): Generator<Block> {
     : {
         block: 'notice',
         mark: COVERAGE_MARKS.gap,
-        text: `Coverage has gaps. That something did not happen can't be concluded from this export, because of:`,
-        items:
-          gaps.length <= GAPS_ON_PAGE_ONE
-            ? gaps
-            : [
-                ...gaps.slice(0, GAPS_ON_PAGE_ONE - 1),
-                `and ${figure(gaps.length - GAPS_ON_PAGE_ONE + 1)} more, in LIMITATIONS.md`,
-              ],
+        text: "Coverage has gaps. That something did not happen can't be concluded from this export, because of:",
+        items: upTo(found, GAPS_ON_PAGE_ONE, 'below'),
       };
 }
 
 const GAPS_ON_PAGE_ONE = 6;
+const GAPS_NAMED = 60;
+
+/** The first of them, and in place of the rest how many there are and where. */
+const upTo = (items: readonly string[], most: number, where: string): readonly string[] =>
+  items.length <= most
+    ? items
+    : [...items.slice(0, most - 1), `and ${figure(items.length - most + 1)} more, ${where}`];
+
+function* gaps(model: ReportModel): Generator<Block> {
+  const found = coverageGaps(model);
+  yield { block: 'heading', id: 'gaps', text: 'Where coverage has gaps', level: 3 };
+  yield found.length === 0
+    ? { block: 'text', text: 'Nowhere.' }
+    : { block: 'list', items: upTo(found, GAPS_NAMED, 'in LIMITATIONS.md') };
+}
 
 const totalSessions = ({ dispositions }: ReportModel): number =>
   Object.values(dispositions).reduce((sum, count) => sum + count, 0);
@@ -212,13 +223,13 @@ function* coverage(model: ReportModel): Generator<Block> {
     caption: 'Sinks, by name',
     columns: [
       { head: 'Sink', share: 0.2 },
-      { head: 'Status', share: 0.14 },
+      { head: 'Status', share: 0.15 },
       { head: 'Kind', share: 0.1 },
-      { head: 'Trust domain', share: 0.16 },
-      { head: 'Required', share: 0.1 },
+      { head: 'Trust domain', share: 0.15 },
+      { head: 'Required', share: 0.12 },
       { head: 'Key', share: 0.1 },
-      { head: 'Runs', share: 0.08, right: true },
-      { head: 'Lines', share: 0.12, right: true },
+      { head: 'Runs', share: 0.09, right: true },
+      { head: 'Lines', share: 0.09, right: true },
     ],
     rows: model.sinks.map((sink) => sinkRow(sink, required.has(sink.sink))),
   };
@@ -302,12 +313,12 @@ function* sessions(model: ReportModel): Generator<Block> {
         : ''
     }`,
     columns: [
-      { head: 'Session, and when it began', share: 0.24 },
-      { head: 'Disposition', share: 0.13 },
-      { head: 'Why', share: 0.32 },
-      { head: 'Coverage', share: 0.12 },
+      { head: 'Session, and when it began', share: 0.23 },
+      { head: 'Disposition', share: 0.15 },
+      { head: 'Why', share: 0.27 },
+      { head: 'Coverage', share: 0.13 },
       { head: 'Calls', share: 0.08, right: true },
-      { head: 'Verdicts', share: 0.11 },
+      { head: 'Verdicts', share: 0.14 },
     ],
     rows: model.sessions.map(sessionRow),
   };
@@ -320,10 +331,8 @@ const sessionRow = (session: ReportSession): readonly Cell[] => {
     {
       lines: [session.session],
       notes: [
-        session.began === undefined ? 'not begun' : timeText(session.began),
-        ...(session.kinds.length > 0 ? [session.kinds.join(', ')] : []),
-        `receipt ${short(session.receipt)}`,
-        `as of ${counted(session.asOf, 'entry', 'entries')}`,
+        [session.began === undefined ? 'not begun' : timeText(session.began), ...session.kinds].join(', '),
+        `receipt ${short(session.receipt)}, as of ${figure(session.asOf)}`,
         ...(session.supersedes === undefined ? [] : [`in place of ${short(session.supersedes)}`]),
       ],
       mono: true,
@@ -392,6 +401,7 @@ function* judged(model: ReportModel): Generator<Block> {
 }
 
 function* absence(model: ReportModel): Generator<Block> {
+  const gapNames = coverageGaps(model);
   yield { block: 'heading', id: 'absence', text: 'Evidence of absence', level: 2, page: true };
   yield {
     block: 'text',
@@ -401,10 +411,10 @@ function* absence(model: ReportModel): Generator<Block> {
     block: 'table',
     caption: 'Classes of events in this scope',
     columns: [
-      { head: 'Class', share: 0.3 },
+      { head: 'Class', share: 0.32 },
       { head: 'Result', share: 0.16 },
-      { head: 'Count', share: 0.12, right: true },
-      { head: 'Because', share: 0.42 },
+      { head: 'Count', share: 0.14, right: true },
+      { head: 'Because', share: 0.38 },
     ],
     rows: model.absence.map((row) => [
       words(row.class),
@@ -416,9 +426,20 @@ function* absence(model: ReportModel): Generator<Block> {
             ? `${figure(row.count)} or more`
             : figure(row.count),
       ),
-      words(...(row.because.length === 0 ? ['coverage is complete'] : row.because)),
+      words(...absenceReasons(row.because, gapNames)),
     ]),
   };
+}
+
+/** Those of the class itself; the gaps, which are the same for every class, are named once, above. */
+function absenceReasons(because: readonly string[], gapNames: readonly string[]): readonly string[] {
+  const [first] = gapNames;
+  const at = first === undefined ? because.length : because.indexOf(first);
+  const own = at < 0 ? because : because.slice(0, at);
+  if (first !== undefined) {
+    return [...own, `${counted(gapNames.length, 'gap')} of coverage ("Where coverage has gaps")`];
+  }
+  return own.length === 0 ? ['coverage is complete'] : own;
 }
 
 function* controls(model: ReportModel): Generator<Block> {
@@ -433,8 +454,8 @@ function* controls(model: ReportModel): Generator<Block> {
     columns: [
       { head: 'Control', share: 0.14 },
       { head: 'Asks', share: 0.22 },
-      { head: 'Result', share: 0.14 },
-      { head: 'Evidence', share: 0.27 },
+      { head: 'Result', share: 0.15 },
+      { head: 'Evidence', share: 0.26 },
       { head: 'Limits', share: 0.23 },
     ],
     rows: model.controls.map((row) => [

@@ -1,18 +1,24 @@
 /** Style of the report's page. Nothing of an export is in it. Signs, words and hatchings say what colours do. */
 
+import { INKS, TONES } from './report-picture.js';
+
 /** Widths of columns in percent: a style attribute would need a wider policy. */
 const SHARES = Array.from({ length: 76 }, (_, i) => i + 5);
 
+const light = Object.entries(TONES)
+  .map(([tone, { strong, pale }]) => `--${tone}: ${strong}; --${tone}-pale: ${pale};`)
+  .join(' ');
+
 export const STYLE = `
-:root { color-scheme: light dark; --ink: #1b1f24; --soft: #555c64; --line: #d9dde2; --page: #fff; --pane: #f5f7f9; --link: #1d57b8;
-  --good: #1f7a4a; --bad: #b3202a; --warn: #8a5a00; --gap: #a84300; --quiet: #555c64; --open: #1d57b8; --unsure: #6f36a8; --level: #2f5c7f;
-  --good-pale: #e3f3ea; --bad-pale: #fbe6e7; --warn-pale: #fbf0d5; --gap-pale: #fdeadd; --quiet-pale: #eceef0; --open-pale: #e6effb; --unsure-pale: #f0e7f9; --level-pale: #e3ecf3;
+:root { color-scheme: light dark; --ink: ${INKS.ink}; --soft: ${INKS.soft}; --line: ${INKS.line}; --page: ${INKS.page}; --pane: #f5f7f9; --link: #1d57b8;
+  ${light}
   --mono: ui-monospace, 'SF Mono', Menlo, Consolas, 'DejaVu Sans Mono', monospace; }
 @media screen and (prefers-color-scheme: dark) { :root { --ink: #e7e9eb; --soft: #a3abb3; --line: #353b42; --page: #14171a; --pane: #1c2024; --link: #8ab6ff;
   --good: #5fcf95; --bad: #ff8288; --warn: #e8b65a; --gap: #ff9d5c; --quiet: #a3abb3; --open: #8ab6ff; --unsure: #cba4f3; --level: #8fc0e3;
   --good-pale: #16301f; --bad-pale: #3a1a1d; --warn-pale: #33280f; --gap-pale: #3a2211; --quiet-pale: #262b30; --open-pale: #17263d; --unsure-pale: #2b1f3a; --level-pale: #1b2a36; } }
-.good { --tone: var(--good); --pale: var(--good-pale); } .bad { --tone: var(--bad); --pale: var(--bad-pale); } .warn { --tone: var(--warn); --pale: var(--warn-pale); } .gap { --tone: var(--gap); --pale: var(--gap-pale); }
-.quiet { --tone: var(--quiet); --pale: var(--quiet-pale); } .open { --tone: var(--open); --pale: var(--open-pale); } .unsure { --tone: var(--unsure); --pale: var(--unsure-pale); } .level { --tone: var(--level); --pale: var(--level-pale); }
+${Object.keys(TONES)
+  .map((tone) => `.${tone} { --tone: var(--${tone}); --pale: var(--${tone}-pale); }`)
+  .join(' ')}
 * { box-sizing: border-box; }
 html { overflow-wrap: anywhere; }
 body { margin: 0 auto; padding: 28px 28px 40px; max-width: 1060px; background: var(--page); color: var(--ink); font: 14px/1.5 system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif; }
@@ -38,10 +44,10 @@ svg text { font-family: system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif; } text
 .stroke { fill: none; stroke-width: .8; } .stroke.line { stroke: var(--line); } .stroke.dashed { stroke-dasharray: 2 3; }
 .scroll { overflow-x: auto; }
 table { width: 100%; min-width: 640px; margin: 14px 0; border-collapse: collapse; table-layout: fixed; font-size: 12.5px; } caption { padding: 0 0 6px; text-align: left; font-weight: 650; font-size: 13.5px; }
-th, td { padding: 5px 10px 5px 0; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; font-weight: 400; } thead th { border-bottom: 2px solid var(--ink); font-size: 12px; font-weight: 650; vertical-align: bottom; } th:last-child, td:last-child { padding-right: 0; } .right { text-align: right; } thead th.right, td.right { padding-right: 22px; } th.right:last-child, td.right:last-child { padding-right: 0; } td.right { font-variant-numeric: tabular-nums; } td div + div { margin-top: 2px; }
+th, td { padding: 5px 10px 5px 0; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top; font-weight: 400; } thead th { overflow-wrap: normal; border-bottom: 2px solid var(--ink); font-size: 12px; font-weight: 650; vertical-align: bottom; } th:last-child, td:last-child { padding-right: 0; } .right { text-align: right; } thead th.right, td.right { padding-right: 22px; } th.right:last-child, td.right:last-child { padding-right: 0; } td.right { font-variant-numeric: tabular-nums; } td div + div { margin-top: 2px; }
 ${SHARES.map((share) => `.w${share} { width: ${share}%; }`).join(' ')}
 footer { margin-top: 36px; padding-top: 10px; border-top: 1px solid var(--line); color: var(--soft); font-size: 12px; }
 @media screen and (max-width: 700px) { body { padding: 16px 14px 30px; } .facts { grid-template-columns: minmax(0, 1fr); gap: 0; } .facts dd { margin-bottom: 6px; } .marks div { grid-template-columns: minmax(0, 1fr); } }
 @page { size: A4; margin: 15mm 14mm 16mm; }
-@media print { body { max-width: none; padding: 0; font-size: 10pt; line-height: 1.4; } * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } nav { display: none; } .scroll { overflow: visible; } table { min-width: 0; font-size: 8.5pt; } thead { display: table-header-group; } tr, figure, .notice, .marks div, li { break-inside: avoid; } h2, h3, caption { break-after: avoid; } section.page { break-before: page; } section.page > h2 { margin-top: 0; border-top: 0; padding-top: 0; } .badge { font-size: 8pt; } .note { font-size: 7.5pt; } a { color: inherit; text-decoration: none; } h1 { font-size: 20pt; } h2 { font-size: 14pt; } .lead { font-size: 11pt; } p, ul { max-width: none; } footer { font-size: 8pt; } }
+@media print { body { max-width: none; padding: 0; font-size: 10pt; line-height: 1.4; } * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } nav { display: none; } .scroll { overflow: visible; } table { min-width: 0; font-size: 8pt; } th, td { padding-right: 7px; } thead th.right, td.right { padding-right: 14px; } thead { display: table-header-group; } tbody tr:first-child { break-before: avoid; } tr, figure, .notice, .marks div, li { break-inside: avoid; } h2, h3, caption { break-after: avoid; } section.page { break-before: page; } section.page > h2 { margin-top: 0; border-top: 0; padding-top: 0; } .badge { font-size: 7.5pt; gap: 3px; padding: 0 5px 0 4px; } .note { font-size: 7pt; } thead th { font-size: 8pt; } a { color: inherit; text-decoration: none; } h1 { font-size: 20pt; } h2 { font-size: 14pt; } .lead { font-size: 11pt; } p, ul { max-width: none; } footer { font-size: 8pt; } }
 `;

@@ -15,24 +15,29 @@ const POLICY = `default-src 'none'; style-src 'sha256-${createHash('sha256').upd
 
 /** report.html of an export. */
 export function renderReport(model: ReportModel): string {
-  const pieces: string[] = [head(model)];
   const contents: string[] = [];
   const body: string[] = [];
-  let section = false;
+  let belowTitle = 0;
   for (const block of reportBlocks(model)) {
     if (block.block === 'heading' && block.level === 2) {
-      body.push(`${section ? '</section>\n' : ''}<section${block.page === true ? ' class="page"' : ''}>`);
-      section = true;
+      body.push(
+        `${contents.length > 0 ? '</section>\n' : ''}<section${block.page === true ? ' class="page"' : ''}>`,
+      );
       contents.push(`<li><a href="#${block.id}">${escaped(block.text)}</a></li>`);
     }
     body.push(rendered(block));
-    if (block.block === 'title') body.push('{contents}');
+    if (block.block === 'title') belowTitle = body.length;
   }
   const nav = `<nav aria-label="Contents"><ol>${contents.join('')}</ol></nav>\n`;
-  for (const piece of body) pieces.push(piece === '{contents}' ? nav : piece);
-  if (section) pieces.push('</section>\n');
-  pieces.push(foot(model));
-  return pieces.join('');
+  const section = contents.length > 0 ? '</section>\n' : '';
+  return [
+    head(model),
+    ...body.slice(0, belowTitle),
+    nav,
+    ...body.slice(belowTitle),
+    section,
+    foot(model),
+  ].join('');
 }
 
 const head = (model: ReportModel): string => `<!doctype html>

@@ -19,6 +19,26 @@ import { counted, COVERAGE_ORDER, figure, missingText, VERDICT_ORDER } from './r
 
 export type Tone = 'good' | 'bad' | 'warn' | 'gap' | 'quiet' | 'open' | 'unsure' | 'level';
 export type Hatch = 'solid' | 'cross' | 'diagonal' | 'back' | 'vertical' | 'horizontal' | 'dots' | 'hollow';
+/** On white paper: of strokes and words, and of what is behind a hatching. Contrast of words is above 4.5 to 1. */
+export const TONES: Readonly<Record<Tone, { readonly strong: string; readonly pale: string }>> = {
+  good: { strong: '#1f7a4a', pale: '#e3f3ea' },
+  bad: { strong: '#b3202a', pale: '#fbe6e7' },
+  warn: { strong: '#8a5a00', pale: '#fbf0d5' },
+  gap: { strong: '#a84300', pale: '#fdeadd' },
+  quiet: { strong: '#555c64', pale: '#eceef0' },
+  open: { strong: '#1d57b8', pale: '#e6effb' },
+  unsure: { strong: '#6f36a8', pale: '#f0e7f9' },
+  level: { strong: '#2f5c7f', pale: '#e3ecf3' },
+};
+
+/** The same of what has no tone. */
+export const INKS: Readonly<Record<Ink, string>> = {
+  ink: '#1b1f24',
+  soft: '#555c64',
+  line: '#d9dde2',
+  page: '#ffffff',
+};
+
 /** How one status looks, everywhere in the report. */
 export interface Mark {
   readonly tone: Tone;
@@ -58,7 +78,7 @@ export const LEVEL_MARKS: Readonly<Record<CallAuthorityLevel, Mark>> = {
   observed: mark('level', 'dots', 'steps2'),
   corroborated: mark('level', 'back', 'steps3'),
   replayed: mark('level', 'horizontal', 'steps4'),
-  adjudicated: mark('level', 'solid', 'steps5'),
+  adjudicated: mark('level', 'vertical', 'steps5'),
 };
 
 export const ABSENCE_MARKS: Readonly<Record<AbsenceRow['result'], Mark>> = {
@@ -167,7 +187,7 @@ function bars(id: string, title: string, rows: readonly Bar[]): Picture {
   const room = WIDTH - from - 110;
   const shapes = rows.flatMap(({ word, count, mark: look }, i): Shape[] => {
     const y = 4 + i * ROW;
-    const width = count === 0 ? 0 : Math.max(3, round((count / most) * room));
+    const width = count === 0 ? 0 : Math.max(6, round((count / most) * room));
     const share = whole === 0 ? '' : ` (${percent(count, whole)})`;
     return [
       { shape: 'sign', x: 4, y: y + 3, size: 11, mark: look },
