@@ -1,5 +1,6 @@
 import { readSync } from 'node:fs';
 import { open, rename, unlink } from 'node:fs/promises';
+import { Writable } from 'node:stream';
 import { type Entry, EnvelopeError, parseEntry } from '@belay/envelope';
 import { ed25519Verifier, openCheckpoint } from '@belay/note';
 import { IN_TOTO, parseAnyReceipt, parseDsse, ReceiptError, type SessionReceipt } from '@belay/receipt';
@@ -59,7 +60,7 @@ export interface ExportProgress {
 
 export interface BuildOptions {
   /** Makes `report.pdf`; `@belay/export/pdf` has it, apart because of what it loads. */
-  readonly pdf: (model: ReportModel) => Promise<Buffer>;
+  readonly pdf: (model: ReportModel, out: Writable) => Promise<void>;
   readonly progress?: ((progress: ExportProgress) => void) | undefined;
   /** Ends the job: what was written is removed. */
   readonly signal?: AbortSignal | undefined;
@@ -98,6 +99,7 @@ export async function buildExport(
       receipts: await spool('receipts'),
       events: await spool('events'),
       sessions: await spool('sessions'),
+      pdf: await spool('pdf'),
     });
   } finally {
     for (const each of spools) await each.discard();
@@ -109,6 +111,7 @@ interface Spools {
   readonly receipts: Spool;
   readonly events: Spool;
   readonly sessions: Spool;
+  readonly pdf: Spool;
 }
 
 class Build {
@@ -160,6 +163,8 @@ class Build {
     );
     await spools.sessions.flush();
     const model = reportModel(facts);
+    await this.#options.pdf(model, into(spools.pdf));
+    await spools.pdf.flush();
     const counts = {
       entries: included,
       omitted: entries.omitted,
@@ -276,7 +281,7 @@ class Build {
     readonly spools: Spools;
   }): Promise<BuiltExport> {
     const { head, counts, walk, chosen, model, spools } = of;
-    const { progress, signal, pdf } = this.#options;
+    const { progress, signal } = this.#options;
     const request = this.#request;
     const contents = new Map<string, Buffer | Spool>([
       ...documentsOf(model, request),
@@ -288,7 +293,7 @@ class Build {
       ['receipts.ndjson', spools.receipts],
       ['events.csv', spools.events],
       ['sessions.csv', spools.sessions],
-      ['report.pdf', await pdf(model)],
+      ['report.pdf', spools.pdf],
     ]);
     const sizeOf = (content: Buffer | Spool): number =>
       Buffer.isBuffer(content) ? content.length : content.size;
@@ -352,6 +357,17 @@ function readSession(spool: Spool, { at, length }: FiledReceipt): SessionReceipt
   const opened = parseAnyReceipt(bytes);
   if (opened.type !== 'session') throw fault('a receipt of no session');
   return opened.receipt;
+}
+
+/** A stream that ends in a spool. */
+function into(spool: Spool): Writable {
+  return new Writable({
+    write(chunk: Buffer, _, done) {
+      spool.take(chunk);
+      if (!spool.full) done();
+      else spool.flush().then(() => done(), done);
+    },
+  });
 }
 
 /** Moves the kept receipts to the front of the file, in their order. */

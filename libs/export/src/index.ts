@@ -1,3 +1,21 @@
+export {
+  buildExport,
+  type BuildOptions,
+  type BuiltExport,
+  type ExportPhase,
+  type ExportProgress,
+  type ExportSource,
+} from './build.js';
+export type { IndexSpan, NodeSource } from './entries-file.js';
+export { type EpochFacts, selectEntries, type SelectionFacts } from './selection.js';
+export {
+  EXPORT_CHECKS,
+  type ExaminedExport,
+  type ExportCheck,
+  verifyExport,
+  type VerifyOptions,
+  type VerifyProgress,
+} from './verify.js';
 export { ExportError, type ExportErrorCode } from './error.js';
 export {
   EXPORT_FILES,
