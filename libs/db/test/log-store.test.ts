@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,12 +12,15 @@ import {
   Reader,
   startEmbedded,
 } from '@belay/db';
+import { DEFAULT_POLICY } from '@belay/coverage';
 import { parseEntry } from '@belay/envelope';
 import {
+  type CheckedStatement,
   checkLog,
   type LogRecord,
   type LogStore,
   type LogTx,
+  scopeText,
   Sequencer,
   StoreRefusal,
   type NewLog,
@@ -24,6 +28,8 @@ import {
 import { hashTile, inclusionPlan, leafHash, verifyInclusion } from '@belay/merkle';
 import {
   ADMIN,
+  AUDITOR,
+  closing,
   epoch,
   type Fault,
   InjectedFault,
@@ -112,6 +118,47 @@ class FaultyStore implements LogStore {
   createTenant: LogStore['createTenant'] = (tenant) => this.inner.createTenant(tenant);
 }
 
+function statementOf(n: number): CheckedStatement {
+  const bytes = Buffer.from(`statement ${n}`);
+  const digest = createHash('sha256').update(bytes).digest();
+  return {
+    bytes,
+    digest,
+    body: {
+      kind: 'coverage.stated',
+      v: 1,
+      type: 'session',
+      session: `s${n}`,
+      statement: `sha256:${digest.toString('hex')}`,
+      size: n,
+      time: '2026-01-01T00:00:00.000Z',
+      status: 'open',
+      policy: `sha256:${'0'.repeat(64)}`,
+    },
+  };
+}
+
+/** Issues the next receipt of a session, as far as the store knows. */
+async function issueOf(setup: Setup, n: number, asOf: number) {
+  const scope = { type: 'session', session: String(n) } as const;
+  const last = await setup.store.receipt(setup.log, scopeText(scope));
+  const bytes = `receipt of ${n} as of ${asOf}`;
+  const digest = createHash('sha256').update(bytes).digest();
+  const id = `rcp_${n}_${asOf}`;
+  return setup.sequencer.recordReceipt(
+    PROJECT,
+    { id, scope: scopeText(scope), asOf, digest, bytes, created: 5, disposition: 'open' },
+    {
+      kind: 'receipt.issued',
+      v: 1,
+      receipt: `sha256:${digest.toString('hex')}`,
+      scope,
+      asOf,
+      ...(last && { supersedes: `sha256:${last.digest.toString('hex')}` }),
+    },
+  );
+}
+
 describe('PgLogStore', () => {
   it('answers as the store in memory does, whatever is sent and wherever a commit fails', async () => {
     const step = fc.oneof(
@@ -138,6 +185,32 @@ describe('PgLogStore', () => {
       {
         weight: 1,
         arbitrary: fc.record({ kind: fc.constant('token' as const), n: fc.nat(3), revoke: fc.boolean() }),
+      },
+      {
+        weight: 2,
+        arbitrary: fc.record({
+          kind: fc.constant('close' as const),
+          sink: fc.nat(2),
+          seq: fc.integer({ min: 1, max: 35 }),
+          wait: fc.nat(4),
+        }),
+      },
+      { weight: 1, arbitrary: fc.record({ kind: fc.constant('policy' as const), lateness: fc.nat(3) }) },
+      { weight: 1, arbitrary: fc.record({ kind: fc.constant('label' as const), call: fc.boolean() }) },
+      {
+        weight: 1,
+        arbitrary: fc.record({
+          kind: fc.constant('record' as const),
+          of: fc.array(fc.nat(4), { maxLength: 3 }),
+        }),
+      },
+      {
+        weight: 2,
+        arbitrary: fc.record({
+          kind: fc.constant('receipt' as const),
+          session: fc.nat(1),
+          asOf: fc.integer({ min: 1, max: 6 }),
+        }),
       },
       { weight: 1, arbitrary: fc.record({ kind: fc.constant('restart' as const) }) },
     );
@@ -183,13 +256,30 @@ describe('PgLogStore', () => {
                         secretHash: Buffer.alloc(32),
                       });
                 }
+                if (action.kind === 'policy') {
+                  const policy = { ...DEFAULT_POLICY, lateness: action.lateness, public: true };
+                  const by = { tenant: TENANT, by: ADMIN, project: PROJECT };
+                  return setup.sequencer.change({ kind: 'policy.set', ...by, policy });
+                }
+                if (action.kind === 'label') {
+                  const call = action.call ? { call: `hmac-sha256:${'c'.repeat(64)}` } : {};
+                  const by = { by: AUDITOR, project: PROJECT, session: 'a', ...call };
+                  return setup.sequencer.change({ kind: 'label.set', ...by, says: 'violated' });
+                }
+                if (action.kind === 'record') {
+                  return setup.sequencer.record(PROJECT, action.of.map(statementOf));
+                }
+                if (action.kind === 'receipt') return issueOf(setup, action.session, action.asOf);
                 const run = epoch(action.sink);
                 const sink = `s${action.sink}`;
+                if (action.kind === 'close') setup.clock.now += action.wait * 1_000;
                 const sent = request(
                   setup.log.origin,
                   sink,
                   run,
-                  linesOf(setup, sink, run, action.from, action.count, action.content),
+                  action.kind === 'close'
+                    ? [closing(setup.log.origin, sink, run, action.seq)]
+                    : linesOf(setup, sink, run, action.from, action.count, action.content),
                 );
                 const outcome = await setup.sequencer.append(sent);
                 if (outcome.ok) verifyAck(setup.log, sent, outcome.value);
@@ -203,6 +293,20 @@ describe('PgLogStore', () => {
           expect(await real.head(a.log)).toEqual(await memory.head(b.log));
           expect(await real.runs(a.log, 0, 10_000)).toEqual(await memory.runs(b.log, 0, 10_000));
           expect(await real.lines(a.log, 0, 10_000)).toEqual(await memory.lines(b.log, 0, 10_000));
+          expect(await real.policies(a.log)).toEqual(await memory.policies(b.log));
+          expect(await real.labels(a.log)).toEqual(await memory.labels(b.log));
+          for (let n = 0; n < 3; n++) {
+            expect(await real.epoch(a.log, n + 1, epoch(n))).toEqual(
+              await memory.epoch(b.log, n + 1, epoch(n)),
+            );
+            expect(await real.receipt(a.log, `session:${n}`)).toEqual(
+              await memory.receipt(b.log, `session:${n}`),
+            );
+          }
+          for (let n = 0; n < 5; n++) {
+            const { digest } = statementOf(n);
+            expect(await real.statement(a.log, digest)).toEqual(await memory.statement(b.log, digest));
+          }
         },
       ),
       { numRuns: Number(process.env['BELAY_RUNS'] ?? 15) },
@@ -284,7 +388,17 @@ describe('PgLogStore', () => {
   it('may neither change nor delete an entry, whatever its code does', async () => {
     await setUp(store);
     const pool = openPool(postgres.connection, { role: 'belay_collector' });
-    for (const table of ['entries', 'runs', 'tiles', 'conflicts', 'checkpoints', 'receipts']) {
+    for (const table of [
+      'entries',
+      'runs',
+      'tiles',
+      'conflicts',
+      'checkpoints',
+      'receipts',
+      'policies',
+      'labels',
+      'statements',
+    ]) {
       await expect(pool.query(`delete from ${table}`)).rejects.toThrow(/permission denied/);
       await expect(pool.query(`update ${table} set log = log`)).rejects.toThrow(/permission denied/);
     }
@@ -299,7 +413,20 @@ describe('PgLogStore', () => {
     }
     const worker = openPool(postgres.connection, { role: 'belay_worker' });
     await expect(worker.query('select secret_hash from tokens')).rejects.toThrow(/permission denied/);
+    await expect(worker.query('select secret from webhooks')).resolves.toMatchObject({ rowCount: 0 });
+    for (const table of ['policies', 'labels', 'statements']) {
+      await expect(worker.query(`insert into ${table} default values`)).rejects.toThrow(/permission denied/);
+    }
     await worker.end();
+    for (const role of ['belay_gateway', 'belay_collector'] as const) {
+      const other = openPool(postgres.connection, { role });
+      await expect(other.query('select secret from webhooks')).rejects.toThrow(/permission denied/);
+      await expect(other.query('select * from webhooks')).rejects.toThrow(/permission denied/);
+      for (const table of ['reconciled', 'epoch_states', 'sink_states', 'sessions', 'session_runs']) {
+        await expect(other.query(`delete from ${table}`)).rejects.toThrow(/permission denied/);
+      }
+      await other.end();
+    }
   });
 
   it('finds damage of every kind when the whole log is checked', async () => {
@@ -333,6 +460,9 @@ describe('PgLogStore', () => {
       ['update runs set conflict = 9 where conflict is not null', 'conflict'],
       [`update logs set public_key = decode(repeat('00', 32), 'hex')`, 'genesis'],
       ["update sinks set key = null, name = 't' where sink = 1", 'entry'],
+      ['update runs set late = true where sink > 0', 'late'],
+      ['update epochs set closed = to_timestamp(1)', 'state'],
+      ['delete from policies', 'state'],
     ];
     for (const [sql, code] of damage) {
       const client = await pool.connect();
