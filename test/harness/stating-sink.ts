@@ -17,7 +17,9 @@ export class StatingSink {
   #tree = new SinkTree();
   #counter = 0;
   #before: { readonly epoch: string; readonly size: number; readonly root: string } | undefined;
-  #waiting: string[] = [];
+  /** Lines to be sent; one that is lost is not. */
+  #waiting: { readonly line: string; readonly isLost: boolean }[] = [];
+  #lost: { readonly sink: Sink; readonly seq: number; readonly line: string }[] = [];
   #from = 1;
 
   private constructor(tenant: Tenant, name: string, token: string, seed: Buffer | undefined) {
@@ -52,12 +54,30 @@ export class StatingSink {
     return this.#tree.size;
   }
 
+  /** A second process with the state of this one, and its own life from here on. */
+  fork(): StatingSink {
+    const twin = new StatingSink(this.tenant, this.name, this.token, this.seed);
+    twin.epoch = this.epoch;
+    twin.#sink = this.#sink;
+    twin.#tree = this.#tree;
+    twin.#counter = this.#counter;
+    return twin;
+  }
+
+  /** Forgets what was not sent, as a disk that was lost does. */
+  lose(): this {
+    this.#waiting = [];
+    return this;
+  }
+
   /** Begins the next epoch, which accounts for the one before. */
   open(): this {
     if (this.epoch !== '') this.#before = { epoch: this.epoch, ...this.#tree.stated() };
     this.epoch = ulid();
     this.#sink = this.tenant.sink(this.name, this.epoch);
     this.#tree = new SinkTree();
+    if (this.#waiting.length > 0) throw new Error('lines of the epoch before were neither sent nor lost');
+    this.#from = 1;
     const before = this.#before;
     const attrs = {
       counter: this.#counter++,
@@ -71,8 +91,7 @@ export class StatingSink {
   say(kind: string, said: Said = {}, lost = false): this {
     const line = (this.#sink as Sink).line({ kind, ...said });
     this.#tree.append(Buffer.from(line));
-    if (lost) this.#waiting.push('');
-    else this.#waiting.push(line);
+    this.#waiting.push({ line, isLost: lost });
     return this;
   }
 
@@ -83,28 +102,34 @@ export class StatingSink {
 
   /** Sends what was written since, but for what is lost, and checks the acks. */
   async send(): Promise<void> {
+    const sink = this.#sink as Sink;
     let run: string[] = [];
-    let from = this.#from;
     let at = this.#from;
     const flush = async (): Promise<void> => {
       const lines = run;
       run = [];
-      if (lines.length === 0) return;
-      const headers = this.seed
-        ? { 'belay-signature': signBatch(this.#sink as Sink, from, lines, this.seed) }
-        : {};
-      await this.tenant.append(lines, this.token, headers);
+      if (lines.length > 0) await this.#append(sink, at - lines.length, lines);
     };
-    for (const line of this.#waiting) {
-      if (line === '') {
+    for (const { line, isLost } of this.#waiting) {
+      if (isLost) {
         await flush();
-        from = at + 1;
+        this.#lost.push({ sink, seq: at, line });
       } else run.push(line);
       at++;
     }
     await flush();
     this.#waiting = [];
     this.#from = at;
+  }
+
+  /** Sends the lines that were lost until now: they were held up on the way. */
+  async sendLost(): Promise<void> {
+    for (const { sink, seq, line } of this.#lost.splice(0)) await this.#append(sink, seq, [line]);
+  }
+
+  async #append(sink: Sink, firstSeq: number, lines: readonly string[]): Promise<void> {
+    const headers = this.seed ? { 'belay-signature': signBatch(sink, firstSeq, lines, this.seed) } : {};
+    await this.tenant.append(lines, this.token, headers);
   }
 }
 

@@ -164,7 +164,7 @@ export function verifyAck(
 
 function leafOf(origin: string, line: string, run: AckRun, index: number): Buffer {
   const { sink } = JSON.parse(line) as { sink: string };
-  const { received, token, role, signed, conflict } = run;
+  const { received, token, role, signed, conflict, late } = run;
   const header = collectorLine({
     log: origin,
     index,
@@ -173,6 +173,7 @@ function leafOf(origin: string, line: string, run: AckRun, index: number): Buffe
     role,
     sink,
     ...(signed !== undefined && { signed }),
+    ...(late && { late }),
     ...(conflict !== undefined && { conflict }),
   });
   return leafHash(entryBytes(header, Buffer.from(line)));
