@@ -1,6 +1,7 @@
 // What the suite needs beyond npm: real servers and foreign tools to test against. Missing ones are installed where
 // that is possible without asking anybody (root, and an apt-get that works); elsewhere one line says what to install.
-// Go is the exception: it only runs the log reader that is not ours, and that test says so when it is skipped.
+// Two are exceptions, and their tests say so when they are skipped: Go only runs the log reader that is not ours, and
+// Chromium, which some distributions have as a snap only, looks at a page that other tests check too.
 
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, existsSync, rmSync, writeFileSync } from 'node:fs';
@@ -20,6 +21,13 @@ const requirements = [
   { name: 'bwrap', found: () => onPath('bwrap'), debian: ['bubblewrap'] },
   { name: 'strace', found: () => onPath('strace'), debian: ['strace'] },
   { name: 'setpriv', found: () => onPath('setpriv') && onPath('unshare'), debian: ['util-linux'] },
+  // What opens the reports of an export as their readers do.
+  {
+    name: 'pdftotext and pdfinfo',
+    found: () => onPath('pdftotext') && onPath('pdfinfo'),
+    debian: ['poppler-utils'],
+  },
+  { name: 'chromium', found: () => onPath('chromium'), debian: ['chromium'], optional: true },
   {
     name: 'go with golang.org/x/mod',
     found: () => onPath('go') && existsSync('/usr/share/gocode/src/golang.org/x/mod/sumdb'),
