@@ -53,7 +53,7 @@ export function chosenSessions(
   names: Iterable<string> = [],
 ): readonly (Pick<NamedSession, 'session'> & Partial<NamedSession>)[] {
   const unnamed = [...names].filter((session) => !walk.sessions.has(session)).sort();
-  return [...walk.sessions.values(), ...unnamed.map((session) => ({ session }))];
+  return [...walk.inOrder(), ...unnamed.map((session) => ({ session }))];
 }
 
 /**

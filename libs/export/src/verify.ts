@@ -1,7 +1,7 @@
 import { createHash, type Hash } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
 import { crc32 } from 'node:zlib';
-import { canonical, EnvelopeError, parseEntry } from '@belay/envelope';
+import { canonical, EnvelopeError, parseEntry, type PeriodScope } from '@belay/envelope';
 import { formatStatement } from '@belay/coverage';
 import { MerkleError } from '@belay/merkle';
 import { ed25519Verifier, type NoteVerifier, openCheckpoint } from '@belay/note';
@@ -9,12 +9,16 @@ import {
   chainFault,
   type CheckResult,
   Checks,
+  derivePeriod,
   deriveSession,
   type DsseEnvelope,
   IN_TOTO,
   parseAnyReceipt,
   parseDsse,
   parsePins,
+  type PeriodEvidence,
+  periodEvidence,
+  periodReceiptPayload,
   type Pins,
   preAuthEncoding,
   ReceiptError,
@@ -130,6 +134,16 @@ class Faults {
 
 interface Due extends StatedAt {
   readonly receipts: readonly FiledReceipt[];
+}
+
+type PeriodReceiptFiled = FiledReceipt & { readonly scope: PeriodScope };
+
+/** What was seen of a period when its receipt's entries had been taken in; its sessions' receipts come later. */
+interface PeriodSeen {
+  readonly receipt: FiledReceipt;
+  readonly evidence: PeriodEvidence;
+  /** Names of the sessions that had begun in it by then. */
+  readonly sessions: readonly string[];
 }
 
 class Verification {
@@ -373,7 +387,7 @@ class Verification {
       }
       if (walk.isEverything && reader.omitted > 0)
         throw invalid('entries of an export of everything are left out');
-      const sessions = [...walk.sessions.values()];
+      const sessions = walk.inOrder();
       if (request.period !== undefined) {
         const { from, to } = request.period;
         const outside = sessions.find(
@@ -397,7 +411,7 @@ class Verification {
     this.#issued(walk, receipts);
     this.#statements(replay);
     this.#sessions(manifest, walk, replay, receipts);
-    this.#periods(receipts);
+    this.#periods(walk, replay, receipts);
     return this.#derived(manifest, walk, receipts, reader, events);
   }
 
@@ -505,10 +519,48 @@ class Verification {
     });
   }
 
-  #periods(receipts: readonly FiledReceipt[]): void {
+  #periods(walk: Walk, replay: Replay, receipts: readonly FiledReceipt[]): void {
     this.#checks.run('periods', (): Omit<CheckResult, 'name'> | string => {
-      const count = receipts.filter(({ scope }) => scope.type === 'period').length;
-      return count === 0 ? 'none' : { status: 'undecided', detail: `${count} not made again` };
+      const issued = new Map(walk.issued.map((each) => [each.digest, each.index]));
+      const later: string[] = [];
+      for (const { receipt, evidence, sessions } of replay.periods) {
+        // By the time of its checkpoint, sessions may have been named that this export is not about.
+        if (!sessions.every((session) => walk.isChosen(session))) {
+          later.push(receipt.digest);
+          continue;
+        }
+        const last = new Map<string, FiledReceipt>();
+        for (const each of receipts) {
+          const { scope, digest } = each;
+          if (scope.type === 'session' && (issued.get(digest) ?? 0) < receipt.asOf)
+            last.set(scope.session, each);
+        }
+        const facts = derivePeriod({
+          ...evidence,
+          sessions: sessions.map((session) => {
+            const filed = last.get(session);
+            if (filed === undefined) return { session };
+            return { session, receipt: { digest: filed.digest, receipt: this.#sessionReceipt(filed) } };
+          }),
+        });
+        const bytes = this.#receiptBytes(receipt);
+        const opened = parseAnyReceipt(bytes);
+        if (opened.type !== 'period') throw invalid('a receipt of no period');
+        const { log, asOf, supersedes } = opened.receipt;
+        if (!periodReceiptPayload(facts, log, asOf, supersedes).equals(parseDsse(bytes).payload)) {
+          throw invalid(`receipt ${receipt.digest} is not what its period gives`);
+        }
+      }
+      const count = replay.periods.length;
+      if (later.length > 0) {
+        return {
+          status: 'undecided',
+          detail: `${later.length} of ${count} count sessions that came after those of the export`,
+        };
+      }
+      return count === 0
+        ? 'no receipt of a period'
+        : `${count} receipts of periods made again from the entries`;
     });
   }
 
@@ -603,6 +655,12 @@ class Replay {
   /** Ascending by the size they look at. */
   readonly #dues: readonly Due[];
   #nextDue = 0;
+  /** Receipts of periods, ascending by the size they look at. */
+  readonly #periodDues: readonly PeriodReceiptFiled[];
+  readonly periods: PeriodSeen[] = [];
+  /** Bounds of periods: the first entry that was received no earlier. */
+  readonly #bounds: { readonly time: string; index?: number }[];
+  #nextBound = 0;
   readonly #made = new Map<number, Made>();
   readonly #statementFaults = new Faults();
   readonly #sessionFaults = new Faults();
@@ -641,6 +699,10 @@ class Replay {
       .filter((each) => each.stated.size <= each.index)
       .map((each) => ({ ...each, receipts: byEntry.get(each.index) ?? [] }))
       .sort((a, b) => a.stated.size - b.stated.size);
+    this.#periodDues = receipts.filter(isOfPeriod).sort((a, b) => a.coverage.size - b.coverage.size);
+    this.#bounds = [...new Set(this.#periodDues.flatMap(({ scope }) => [scope.from, scope.to]))]
+      .sort()
+      .map((time) => ({ time }));
     this.#sessionReceipts = new Set(receipts.filter(({ scope }) => scope.type === 'session'));
   }
 
@@ -668,6 +730,14 @@ class Replay {
         this.#makeDue(index, read);
         const entry = parseEntry(bytes);
         walk.apply(entry);
+        for (
+          let bound = this.#bounds[this.#nextBound];
+          bound !== undefined;
+          bound = this.#bounds[++this.#nextBound]
+        ) {
+          if (entry.line.received < bound.time) break;
+          bound.index = index;
+        }
         rows += eventRow(entry, leaf);
         if (entry.by === 'collector' && entry.statement.kind === 'coverage.stated') {
           this.#compare({ index, stated: entry.statement });
@@ -709,9 +779,32 @@ class Replay {
   /** Makes what is due before the entry at `index` is taken in. */
   #makeDue(index: number, read: (receipt: FiledReceipt) => Buffer): void {
     for (let due = this.#dues[this.#nextDue]; due !== undefined; due = this.#dues[++this.#nextDue]) {
-      if (due.stated.size > index) return;
+      if (due.stated.size > index) break;
       this.#make(due, read);
     }
+    while ((this.#periodDues[this.periods.length]?.coverage.size ?? Infinity) <= index) {
+      this.periods.push(this.#periodSeen(this.#periodDues[this.periods.length] as PeriodReceiptFiled));
+    }
+  }
+
+  #periodSeen(receipt: PeriodReceiptFiled): PeriodSeen {
+    const { coverage } = this.#walk;
+    const { from, to } = receipt.scope;
+    const { size, time } = receipt.coverage;
+    this.#walk.standAt(size);
+    const boundOf = (bound: string): number =>
+      Math.min(this.#bounds.find((each) => each.time === bound)?.index ?? size, size);
+    const first = boundOf(from);
+    const entries = { first, count: boundOf(to) - first };
+    const sinks = [...coverage.chains].map(({ sink }) => sink);
+    const sessions = [...coverage.sessions].flatMap((named) => {
+      const index = coverage.beganAt(named.session);
+      const first = this.#walk.sessions.get(named.session)?.began;
+      const began = named.beginnings().find((each) => each.index === index) ?? first;
+      return began !== undefined && began.received >= from && began.received < to ? named.session : [];
+    });
+    const evidence = periodEvidence(coverage, { size, time }, { from, to, sessions: [], entries }, sinks);
+    return { receipt, evidence, sessions };
   }
 
   #make({ index, stated, receipts }: Due, read: (receipt: FiledReceipt) => Buffer): void {
@@ -784,6 +877,10 @@ class Replay {
       if (!same) this.#statementFaults.add(what);
     }
   }
+}
+
+function isOfPeriod(receipt: FiledReceipt): receipt is PeriodReceiptFiled {
+  return receipt.scope.type === 'period';
 }
 
 function digestOf(bytes: Buffer): string {

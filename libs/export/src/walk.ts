@@ -7,8 +7,9 @@ import { KeysFile } from './keys-file.js';
 /** What the entries say of a session by naming it. */
 export interface NamedSession {
   readonly session: string;
-  /** First and last entry that names it. */
-  readonly began: { readonly index: number; readonly received: string };
+  /** The entry with which it began (receipts, section 10), as of `evaluated`: the first that names it until then. */
+  began: { readonly index: number; readonly received: string };
+  /** Last entry that names it. */
   last: { readonly index: number; readonly received: string };
   /** Indexes of all of them, ascending. */
   readonly indexes: number[];
@@ -52,7 +53,7 @@ export class Walk {
   readonly coverage: LogCoverage;
   readonly standing = new Standing();
   readonly keys = new KeysFile();
-  /** Chosen sessions that an entry names, in the order in which they began. */
+  /** Chosen sessions that an entry names, by the first that does. */
   readonly sessions = new Map<string, NamedSession>();
   readonly epochs = new Map<string, EpochTally>();
   /** Receipts of sessions and periods, chosen or not. */
@@ -63,6 +64,7 @@ export class Walk {
   readonly #chosen: Chosen;
   #next = 0;
   #received = '';
+  #settled = false;
 
   constructor(log: string, chosen: Chosen) {
     this.coverage = new LogCoverage({ log });
@@ -88,6 +90,12 @@ export class Walk {
   /** Whether an epoch is one of which everything has to be here. */
   isWhole({ named }: EpochTally): boolean {
     return this.isEverything || named;
+  }
+
+  /** Chosen sessions that an entry names, in the order in which they began. Asked for after the last entry. */
+  inOrder(): readonly NamedSession[] {
+    if (!this.#settled) this.#settle();
+    return [...this.sessions.values()].sort((a, b) => a.began.index - b.began.index);
   }
 
   /** How many labels are about chosen sessions. */
@@ -121,6 +129,7 @@ export class Walk {
     }
     const genesis = entry.by === 'collector' && entry.statement.kind === 'log.genesis';
     if (genesis !== (index === 0)) throw invalid('a log begins with its genesis entry, and has one');
+    if (index >= this.#chosen.evaluated && !this.#settled) this.#settle();
     this.#next = index + 1;
     this.coverage.apply(entry);
     if (entry.by === 'collector') {
@@ -128,6 +137,19 @@ export class Walk {
       this.keys.apply(entry);
       this.#applyStatement(entry);
     } else this.#applySent(entry);
+  }
+
+  /** Who spoke of a session after sessions were looked for can't move it to another period. */
+  #settle(): void {
+    this.#settled = true;
+    for (const named of this.sessions.values()) {
+      const index = this.coverage.beganAt(named.session);
+      const began = this.coverage
+        .session(named.session)
+        .beginnings()
+        .find((each) => each.index === index);
+      if (began !== undefined) named.began = { index, received: began.received };
+    }
   }
 
   #applyStatement({ line: { index }, statement }: Extract<Entry, { readonly by: 'collector' }>): void {

@@ -1,5 +1,12 @@
 import { formatStatement, LogCoverage } from '@belay/coverage';
-import { type CollectorBody, type Entry, type IssuedScope, newUlid, type PlainJson } from '@belay/envelope';
+import {
+  type CollectorBody,
+  type Entry,
+  newUlid,
+  type PeriodScope,
+  type PlainJson,
+  type SessionScope,
+} from '@belay/envelope';
 import {
   buildExport,
   type BuiltExport,
@@ -14,7 +21,12 @@ import { createIssuer, createRoot, issueLogCertificate, toPem } from '@belay/key
 import { CompactRange, leafHash, type NodeId, nodeHash } from '@belay/merkle';
 import { ackName, ed25519Signer, formatCheckpoint, formatVkey, signNote } from '@belay/note';
 import {
+  derivePeriod,
   deriveSession,
+  parseAnyReceipt,
+  periodEvidence,
+  periodReceiptPayload,
+  type PeriodSession,
   type SessionFacts,
   sessionReceiptPayload,
   signPayload,
@@ -32,7 +44,7 @@ const id = (prefix: string, n: number): string =>
 /** An issued receipt of an `ExportLog`. */
 interface Issued {
   readonly bytes: Buffer;
-  readonly scope: IssuedScope;
+  readonly scope: SessionScope | PeriodScope;
 }
 
 /** A signed head and when it was published. */
@@ -146,6 +158,34 @@ export class ExportLog {
     return this.#recordReceipt(signPayload(payload, this.signer), { type: 'session', session }, head, before);
   }
 
+  /** Issues the receipt of the sessions that began in [from, to). Returns its digest. */
+  judgePeriod(from: string, to: string): string {
+    this.#catchUp();
+    const { size } = this;
+    const asOf = { size, time: this.time() };
+    const { entries } = this.log;
+    const first = entries.filter(({ line }) => line.received < from).length;
+    const count = entries.filter(({ line }) => line.received < to).length - first;
+    const sessions = [...this.#coverage.sessions].flatMap((named): PeriodSession[] => {
+      const { session } = named;
+      const began = named.beginnings().find(({ index }) => index === this.#coverage.beganAt(session));
+      if (began === undefined || began.received < from || began.received >= to) return [];
+      const digest = this.#last.get(session);
+      if (digest === undefined) return [{ session }];
+      const issued = this.receipts.findLast(({ bytes }) => digestOf(bytes) === digest) as Issued;
+      const opened = parseAnyReceipt(issued.bytes);
+      return opened.type === 'session' ? [{ session, receipt: { digest, receipt: opened.receipt } }] : [];
+    });
+    const sinks = [...this.#coverage.chains].map(({ sink }) => sink);
+    const period = { from, to, sessions, entries: { first, count } };
+    const facts = derivePeriod(periodEvidence(this.#coverage, asOf, period, sinks));
+    const head = this.head();
+    const before = this.#last.get(`${from} ${to}`);
+    const identity = { origin: ORIGIN, vkey: this.signer.vkey, x5c: this.x5c };
+    const bytes = signPayload(periodReceiptPayload(facts, identity, head, before), this.signer);
+    return this.#recordReceipt(bytes, { type: 'period', from, to }, head, before);
+  }
+
   /** Writes the statement on an epoch down. */
   stateEpoch(sink: string, epoch: string): void {
     this.#catchUp();
@@ -207,7 +247,7 @@ export class ExportLog {
   #recordReceipt(bytes: Buffer, scope: Issued['scope'], head: Head, supersedes: string | undefined): string {
     const receipt = digestOf(bytes);
     this.receipts.push({ bytes, scope });
-    if (scope.type === 'session') this.#last.set(scope.session, receipt);
+    this.#last.set(scope.type === 'period' ? `${scope.from} ${scope.to}` : scope.session, receipt);
     const replaced = supersedes === undefined ? {} : { supersedes };
     this.log.state({ kind: 'receipt.issued', v: 1, receipt, scope, asOf: head.size, ...replaced });
     return receipt;
@@ -424,6 +464,9 @@ export async function exampleLog(options: ExportLogOptions = {}): Promise<Export
   world.judge(names.labelled);
   cast.session(names.open, { close: false });
   world.judge(names.open);
+  world.judgePeriod('2026-01-01T00:00:10.000Z', '2026-01-01T00:01:00.000Z');
+  world.judge(names.open, { later: 100_000 });
+  world.judgePeriod('2026-01-01T00:00:10.000Z', '2026-01-01T00:01:00.000Z');
   // Of a stranger, and of nobody.
   const agent = log.sink('curl', { role: 'agent', keyed: false, declared: false });
   agent.open();
