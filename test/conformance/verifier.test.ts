@@ -3,12 +3,19 @@
  * judgements of histories at random, and verdicts on exports, good ones and ones that were tampered with.
  */
 import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { LogCoverage, type SentEntry } from '@belay/coverage';
 import { canonical, entryBytes, collectorLine, parseEntry } from '@belay/envelope';
 import { deriveSession, Standing } from '@belay/receipt';
+import { verifyExport } from '../../libs/export/src/verify.js';
+import { KEY, ORIGIN } from '../../libs/receipt/test/sample.js';
+import { accountOf, SCRIPT, write } from './verifier/exports.js';
+import { ed25519Signer } from '@belay/note';
 import fc from 'fast-check';
-import { expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { worldOf, worlds } from '../../libs/coverage/test/world.js';
 import { type History, historyOf, scripts } from './verifier/histories.js';
 
@@ -63,6 +70,15 @@ function told({ log, entries, asks }: History): string[] {
 
 /** What `verify.py` says of the same, in one process. */
 async function toldByPython(histories: readonly History[]): Promise<string[][]> {
+  const questions = histories.map(({ log, entries, asks }) => ({
+    log,
+    entries: entries.map((entry) => entry.toString('base64')),
+    asks,
+  }));
+  return (await ask(questions)) as string[][];
+}
+
+async function ask(questions: readonly object[]): Promise<unknown[]> {
   const child = spawn('python3', [CORE, VERIFY], { stdio: ['pipe', 'pipe', 'inherit'] });
   const chunks: Buffer[] = [];
   child.stdout.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -70,15 +86,11 @@ async function toldByPython(histories: readonly History[]): Promise<string[][]> 
     child.on('error', reject);
     child.on('close', resolve);
   });
-  for (const { log, entries, asks } of histories) {
-    child.stdin.write(
-      `${JSON.stringify({ log, entries: entries.map((e) => e.toString('base64')), asks })}\n`,
-    );
-  }
+  for (const question of questions) child.stdin.write(`${JSON.stringify(question)}\n`);
   child.stdin.end();
   expect(await ended).toBe(0);
   const lines = Buffer.concat(chunks).toString().split('\n').slice(0, -1);
-  return lines.map((line) => JSON.parse(line) as string[]);
+  return lines.map((line) => JSON.parse(line) as unknown);
 }
 
 async function agree(histories: readonly History[]): Promise<void> {
@@ -137,4 +149,120 @@ test('statements, authority and disposition of sessions, whatever sinks, verifie
   // What the generator never makes is never compared.
   const all = ['affirmed', 'contested', 'incomplete', 'open', 'unverified', 'violated'];
   expect([...dispositions].sort()).toEqual(all);
+});
+
+describe('exports', () => {
+  let dir: string;
+  beforeAll(() => {
+    dir = mkdtempSync(join(tmpdir(), 'belay-verifier-'));
+  });
+  afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+  interface Case {
+    readonly path: string;
+    readonly pins?: { readonly key?: string; readonly origin?: string };
+    readonly now?: string;
+  }
+
+  /** Both verifiers on each: the same of every check but `report`, which only one makes. Returns what they found. */
+  async function same(cases: readonly Case[]): Promise<{ verdict: string; failed: string[] }[]> {
+    const asked = cases.map(({ path, pins = { key: KEY }, now = '2026-06-01T00:00:00.000Z' }) => ({
+      export: path,
+      pins,
+      now: Date.parse(now),
+    }));
+    const found = (await ask(asked.map(({ pins, ...rest }) => ({ ...rest, ...pins })))) as {
+      verdict: string;
+      checks: [name: string, status: string, detail: string][];
+    }[];
+    for (const [n, { export: path, pins, now }] of asked.entries()) {
+      const { report } = await verifyExport(path, { ...pins, now: new Date(now) });
+      const right = report.checks.filter(({ name }) => name !== 'report');
+      const told = found[n]?.checks.map(([name, status, detail]) => ({ name, status, detail })) ?? [];
+      const short = (all: readonly { name: string; status: string }[]): string[] =>
+        all.map(({ name, status }) => `${name} ${status}`);
+      if (short(told).join() !== short(right).join()) {
+        expect.soft({ path: basename(path), checks: told }).toEqual({ path: basename(path), checks: right });
+      }
+    }
+    return found.map(({ verdict, checks }) => ({
+      verdict,
+      failed: checks.flatMap(([name, status]) => (status === 'failed' ? name : [])),
+    }));
+  }
+
+  const at = (name: string): string => join(dir, name);
+  const START = '2026-01-01T00:00:00.000Z';
+
+  test('of everything, of sessions, of a period, are valid to both', async () => {
+    const cases: Case[] = [];
+    for (const [n, script] of fc.sample(scripts, Math.ceil(runs / 40)).entries()) {
+      const account = accountOf(script);
+      const { entries } = account.log;
+      const middle = entries[Math.floor(entries.length / 2)]?.line.received as string;
+      const sessions = [
+        ...new Set(account.log.sent().flatMap(({ envelope }) => envelope.session ?? [])),
+      ].sort();
+      for (const request of [
+        { oscal: true as const },
+        ...(sessions.length > 0 ? [{ sessions: sessions.slice(-1) }] : []),
+        { period: { from: START, to: middle } },
+      ]) {
+        const path = at(`${n}-${Object.keys(request).join('-')}.zip`);
+        await write(account, request, path);
+        cases.push({ path });
+      }
+    }
+    for (const each of await same(cases)) expect(each).toEqual({ verdict: 'VALID', failed: [] });
+  });
+
+  test('are held to what a reader knows: key, origin, clock', async () => {
+    const account = accountOf(SCRIPT);
+    const path = at('pins.zip');
+    await write(account, {}, path);
+    const other = ed25519Signer(ORIGIN, Buffer.alloc(32, 0x0c)).vkey;
+    const found = await same([
+      { path, pins: {} },
+      { path, pins: { key: other } },
+      { path, pins: { key: KEY, origin: 'belay.example/else' } },
+      { path, pins: { origin: ORIGIN } },
+      { path, now: START },
+    ]);
+    expect(found.map(({ verdict }) => verdict)).toEqual([
+      'INDETERMINATE',
+      'INVALID',
+      'INVALID',
+      'INDETERMINATE',
+      'INDETERMINATE',
+    ]);
+  });
+
+  test('with a changed byte, wherever, or a byte less or more, are refused by both', async () => {
+    const account = accountOf(SCRIPT);
+    const cases: Case[] = [];
+    for (const [name, request] of Object.entries({ all: {}, part: { sessions: ['run-2'] } })) {
+      const path = at(`${name}.zip`);
+      await write(account, request, path);
+      const bytes = readFileSync(path);
+      const changes = fc.sample(fc.tuple(fc.nat(bytes.length - 1), fc.integer({ min: 1, max: 255 })), 40);
+      for (const [n, [position, mask]] of changes.entries()) {
+        const other = Buffer.from(bytes);
+        other[position] = (other[position] as number) ^ mask;
+        cases.push({ path: at(`${name}-byte-${n}.zip`) });
+        writeFileSync(at(`${name}-byte-${n}.zip`), other);
+      }
+      const [cut] = changes[0] as [number, number];
+      for (const [n, other] of [
+        bytes.subarray(0, cut),
+        bytes.subarray(1),
+        Buffer.concat([bytes, Buffer.from('\n')]),
+        Buffer.concat([bytes.subarray(0, cut), Buffer.from('x'), bytes.subarray(cut)]),
+        Buffer.alloc(0),
+      ].entries()) {
+        cases.push({ path: at(`${name}-length-${n}.zip`) });
+        writeFileSync(at(`${name}-length-${n}.zip`), other);
+      }
+    }
+    for (const { verdict } of await same(cases)) expect(verdict).toBe('INVALID');
+  });
 });

@@ -1,4 +1,4 @@
-"""Makes statements and judgements of logs with infra/verifier/verify.py: one log in a line of JSON, one answer a line."""
+"""Asks infra/verifier/verify.py: for each line of JSON, an export or a log, one line of JSON with its answer."""
 
 import base64
 import importlib.util
@@ -34,6 +34,17 @@ def answers(question):
         }
 
 
+def verdict(question):
+    made = verify.Verification(
+        question["export"], question.get("key"), None, question.get("origin"), question["now"], verify.Progress(True)
+    )
+    found, checks = made.verify()
+    return {"verdict": found, "checks": checks}
+
+
 for line in sys.stdin:
     question = json.loads(line)
+    if "export" in question:
+        print(json.dumps(verdict(question)), flush=True)
+        continue
     print(json.dumps([verify.jcs(answer).decode() for answer in answers(question)]), flush=True)

@@ -67,13 +67,16 @@ const script = fc.record({
 export type Script = typeof script extends fc.Arbitrary<infer T> ? T : never;
 export const scripts = script;
 
-class Course {
+/** Runs scripts into a log. */
+export class Course {
   readonly log = new SessionLog();
   readonly sinks: LogSink[];
   readonly #auditors: string[];
 
-  constructor(policy: unknown) {
+  /** `begin` writes what a log begins with. */
+  constructor(policy: unknown, begin: (log: SessionLog) => void = () => undefined) {
     const { log } = this;
+    begin(log);
     this.#auditors = [log.id('aud'), log.id('aud')];
     if (policy !== undefined) this.#policy(policy);
     this.sinks = who.map(([name, options]) => log.sink(name, options));

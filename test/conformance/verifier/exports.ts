@@ -1,0 +1,358 @@
+import { createHash } from 'node:crypto';
+import { open } from 'node:fs/promises';
+import { formatStatement, LogCoverage } from '@belay/coverage';
+import { privateKeyObject, rawPublicKey } from '@belay/keys';
+import { CompactRange, leafHash } from '@belay/merkle';
+import { ackName, formatCheckpoint, formatVkey, signNote } from '@belay/note';
+import {
+  derivePeriod,
+  deriveSession,
+  parseAnyReceipt,
+  periodEvidence,
+  periodReceiptPayload,
+  type PeriodSession,
+  type PublishedHead,
+  type SessionReceipt,
+  sessionReceiptPayload,
+  signPayload,
+  Standing,
+} from '@belay/receipt';
+import type { SessionLog } from '@belay/testkit';
+import { ArchiveWriter, readArchive, readExactly } from '../../../libs/export/src/archive.js';
+import { buildExport, type ExportSource } from '../../../libs/export/src/build.js';
+import {
+  type ExportManifest,
+  type ExportRequest,
+  formatManifest,
+  type ManifestFile,
+  parseManifest,
+} from '../../../libs/export/src/manifest.js';
+import { KEY, ORIGIN, SEED, signer, X5C } from '../../../libs/receipt/test/sample.js';
+import { Course, type Script } from './histories.js';
+
+const PROJECT = { id: 'prj_01kdvdna00040g2081040g2081', name: 'Agents' };
+const LOG = { origin: ORIGIN, vkey: KEY, x5c: X5C };
+
+export const sha256 = (bytes: Buffer): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
+
+/** What is done to a receipt's payload before it is signed: nothing, for an honest log. */
+export type Forge = (payload: Buffer) => Buffer;
+
+/** A log with the statements, receipts and heads that a service would have made, and some that one would not. */
+export class Account {
+  readonly course: Course;
+  readonly receipts: Buffer[] = [];
+  readonly #last = new Map<string, string>();
+  readonly #opened = new Map<string, SessionReceipt>();
+
+  constructor(policy: unknown) {
+    this.course = new Course(policy, (log) => {
+      log.state({
+        kind: 'log.genesis',
+        v: 1,
+        log: ORIGIN,
+        vkey: KEY,
+        ackKey: formatVkey(ackName(ORIGIN), rawPublicKey(privateKeyObject(SEED))),
+        project: PROJECT.id,
+        name: PROJECT.name,
+        x5c: X5C.map(sha256),
+        policy: {},
+      });
+    });
+  }
+
+  get log(): SessionLog {
+    return this.course.log;
+  }
+
+  root(size: number = this.log.bytes.length): Buffer {
+    const range = CompactRange.empty();
+    for (const bytes of this.log.bytes.slice(0, size)) range.append(leafHash(bytes));
+    return range.root();
+  }
+
+  head(): PublishedHead {
+    const size = this.log.bytes.length;
+    const text = formatCheckpoint({ origin: ORIGIN, size: BigInt(size), root: this.root() });
+    return { size, checkpoint: signNote(text, [signer]), time: new Date(this.log.now + 500).toISOString() };
+  }
+
+  #taken(): { coverage: LogCoverage; standing: Standing } {
+    const coverage = new LogCoverage({ log: ORIGIN });
+    for (const entry of this.log.entries) coverage.apply(entry);
+    return { coverage, standing: new Standing(this.log.entries) };
+  }
+
+  /** A statement on every session and the first epochs, after `between` a head over them, and receipts on that. */
+  settle(later: number, between: () => void = () => undefined, forge: Forge = (payload) => payload): void {
+    const { log } = this;
+    const { coverage, standing } = this.#taken();
+    const asOf = { size: log.bytes.length, time: new Date(log.now + later * 1_000).toISOString() };
+    const made = [...coverage.sessions].map(({ session }) =>
+      deriveSession(coverage, standing, session, asOf, {
+        indexes: log.entries.flatMap((entry, index) =>
+          entry.by === 'sender' && entry.envelope.session === session ? index : [],
+        ),
+        at: (index) => log.bytes[index],
+      }),
+    );
+    const epochs = [...coverage.epochs]
+      .slice(0, 3)
+      .map(({ sink, epoch }) => coverage.epochStatement(sink, epoch, asOf));
+    between();
+    for (const statement of epochs) {
+      const { sink, epoch, status, policy } = statement;
+      const digest = sha256(formatStatement(statement));
+      log.state({
+        kind: 'coverage.stated',
+        v: 1,
+        type: 'epoch',
+        sink,
+        epoch,
+        statement: digest,
+        ...asOf,
+        status,
+        policy,
+      });
+    }
+    const entries = made.map(({ session, statement, statementDigest }) => {
+      const { status, policy } = statement;
+      const index = log.state({
+        kind: 'coverage.stated',
+        v: 1,
+        type: 'session',
+        session,
+        statement: statementDigest,
+        ...asOf,
+        status,
+        policy,
+      });
+      return { index, statement: statementDigest };
+    });
+    const head = this.head();
+    made.forEach((facts, n) => {
+      const { session } = facts;
+      const payload = forge(
+        sessionReceiptPayload(facts, LOG, head, entries[n] as (typeof entries)[0], this.#last.get(session)),
+      );
+      this.#issue({ type: 'session', session }, session, payload, head);
+    });
+  }
+
+  #issue(
+    scope: { type: 'session'; session: string } | { type: 'period'; from: string; to: string },
+    key: string,
+    payload: Buffer,
+    head: PublishedHead,
+  ): void {
+    const bytes = signPayload(payload, signer);
+    const digest = sha256(bytes);
+    const supersedes = this.#last.get(key);
+    this.log.state({
+      kind: 'receipt.issued',
+      v: 1,
+      receipt: digest,
+      scope,
+      asOf: head.size,
+      ...(supersedes === undefined ? {} : { supersedes }),
+    });
+    this.#last.set(key, digest);
+    this.receipts.push(bytes);
+    const opened = parseAnyReceipt(bytes);
+    if (opened.type === 'session') this.#opened.set(key, opened.receipt);
+  }
+
+  /** A receipt of a period. */
+  period(from: string, to: string, forge: Forge = (payload) => payload): void {
+    const { log } = this;
+    const { coverage } = this.#taken();
+    const asOf = { size: log.bytes.length, time: new Date(log.now + 60_000).toISOString() };
+    const before = (time: string): number => log.entries.filter(({ line }) => line.received < time).length;
+    const sessions = [...coverage.sessions].flatMap(({ session }): PeriodSession | [] => {
+      const index = coverage.beganAt(session);
+      const { received } = log.entries[Math.min(index, log.entries.length - 1)]?.line as { received: string };
+      if (received < from || received >= to) return [];
+      const digest = this.#last.get(session);
+      const receipt = this.#opened.get(session);
+      return {
+        session,
+        ...(digest === undefined || receipt === undefined ? {} : { receipt: { digest, receipt } }),
+      };
+    });
+    const entries = { first: before(from), count: before(to) - before(from) };
+    const sinks = [...coverage.chains].map(({ sink }) => sink);
+    const facts = derivePeriod(periodEvidence(coverage, asOf, { from, to, sessions, entries }, sinks));
+    log.state({ kind: 'auditor.issued', v: 1, auditor: log.id('aud'), by: log.id('adm') });
+    const head = this.head();
+    const key = `${from} ${to}`;
+    this.#issue(
+      { type: 'period', from, to },
+      key,
+      forge(periodReceiptPayload(facts, LOG, head, this.#last.get(key))),
+      head,
+    );
+  }
+
+  /** The log as an export reads it. */
+  source(evaluated: number = this.log.bytes.length): ExportSource {
+    const { log, receipts } = this;
+    const head = this.head();
+    const leaves = log.bytes.map(leafHash);
+    return {
+      head: () => Promise.resolve({ log: LOG, project: PROJECT, asOf: { ...head, evaluated } }),
+      selection: ({ sessions, period }) => {
+        const first = new Map<string, number>();
+        for (const { line, envelope } of log.sent()) {
+          const { session } = envelope;
+          if (session !== undefined && !first.has(session)) first.set(session, line.index);
+        }
+        const chosen = [...first].flatMap(([session, index]) => {
+          const received = log.entries[index]?.line.received as string;
+          const isIn =
+            period === undefined
+              ? sessions?.includes(session) === true
+              : period.from <= received && received < period.to && index < evaluated;
+          return isIn ? session : [];
+        });
+        const mine = (session: string | undefined): boolean =>
+          session !== undefined && chosen.includes(session);
+        const epochs = new Map<string, { sink: string; epoch: string; of: (typeof log.entries)[number][] }>();
+        for (const entry of log.sent()) {
+          const { sink, epoch } = entry.envelope;
+          const known = epochs.get(`${sink} ${epoch}`) ?? { sink, epoch, of: [] };
+          known.of.push(entry);
+          epochs.set(`${sink} ${epoch}`, known);
+        }
+        const one = (index: number): { from: number; to: number } => ({ from: index, to: index + 1 });
+        return Promise.resolve({
+          size: log.bytes.length,
+          sessions: chosen,
+          collector: log.entries.flatMap(({ by, line }) => (by === 'collector' ? one(line.index) : [])),
+          declared: [...log.declared.keys(), 'new'],
+          epochs: [...epochs.values()].map(({ sink, epoch, of }) => {
+            const sent = of.flatMap((entry) => (entry.by === 'sender' ? entry : []));
+            const own = sent.filter(({ line }) => line.conflict === undefined);
+            const opens = ({ envelope }: (typeof sent)[0]): boolean =>
+              envelope.kind === 'epoch.open' && envelope.seq === 1;
+            return {
+              sink,
+              epoch,
+              named: sent.some(({ envelope }) => mine(envelope.session)),
+              spans: sent.map(({ line }) => one(line.index)),
+              first: own[0]?.line.index,
+              opened: own.find(opens)?.line.index,
+              spoke: own.find((entry) => !opens(entry))?.line.index,
+            };
+          }),
+          cited: log.sent().flatMap(({ envelope }) =>
+            envelope.kind === 'verdict' && mine(envelope.session)
+              ? ['pre', 'call', 'result'].flatMap((part) => {
+                  const index = envelope.attrs?.[`${part}_index`];
+                  return typeof index === 'number' ? index : [];
+                })
+              : [],
+          ),
+        });
+      },
+      entries: async function* (from, to) {
+        await Promise.resolve();
+        for (let at = from; at < to; at += 7) yield log.bytes.slice(at, Math.min(to, at + 7));
+      },
+      nodes: (ids) =>
+        Promise.resolve(
+          ids.map(({ level, index }) => {
+            const begin = Number(index) * 2 ** level;
+            const range = CompactRange.empty();
+            for (const leaf of leaves.slice(begin, begin + 2 ** level)) range.append(leaf);
+            return range.root();
+          }),
+        ),
+      receipts: async function* () {
+        await Promise.resolve();
+        yield* receipts;
+      },
+      sign: (payload) => Promise.resolve(signPayload(payload, signer)),
+    };
+  }
+}
+
+/** An account of a script's log: receipts in the middle and at the end, where late evidence made new ones. */
+export function accountOf({ policy, good, acts, later, cut, tidy }: Script, forge?: Forge): Account {
+  const account = new Account(policy);
+  const { course } = account;
+  if (good > 0) course.honest(good, 'run-1');
+  const part = Math.floor((acts.length * cut) / 100);
+  for (const each of acts.slice(0, part)) course.do(each);
+  const [one, ...rest] = acts.slice(part);
+  account.settle(later / 40, () => one && course.do(one));
+  for (const each of rest) course.do(each);
+  if (tidy) for (const sink of course.sinks) sink.stated('epoch.close');
+  const from = course.log.entries[Math.floor(course.log.entries.length / 4)]?.line.received as string;
+  const to = new Date(course.log.now).toISOString();
+  account.period('2026-01-01T00:00:00.000Z', to, forge);
+  account.settle(later, undefined, forge);
+  account.period('2026-01-01T00:00:00.000Z', to, forge);
+  if (from < to) account.period(from, to, forge);
+  return account;
+}
+
+/** One with a session that was judged well, and another one, in which something is missing. */
+export const SCRIPT: Script = {
+  policy: {},
+  good: 2,
+  acts: (
+    ['call', 'both', 'state', 'session.open', 'note', 'heartbeat', 'label', 'session.close'] as const
+  ).map((what, n) => ({
+    sink: n % 2,
+    what,
+    session: 'run-2',
+    call: 'a',
+    weak: 5,
+    match: 'fit',
+    status: 'PASS',
+    lose: what === 'note',
+    wait: 0,
+    n: 1,
+  })),
+  later: 5_000,
+  cut: 60,
+  tidy: true,
+};
+
+export async function write(
+  account: Account,
+  request: ExportRequest,
+  path: string,
+  evaluated?: number,
+): Promise<void> {
+  await buildExport(account.source(evaluated), request, path, {
+    pdf: () => Promise.resolve(Buffer.from('%PDF-1.7\n')),
+  });
+}
+
+/** Writes an archive again with other content, and a manifest over that, signed by the log: what only the log can do. */
+export async function again(
+  path: string,
+  to: string,
+  change: (files: Map<string, Buffer>) => void,
+  claim: (manifest: ExportManifest) => ExportManifest = (manifest) => manifest,
+): Promise<void> {
+  const handle = await open(path, 'r');
+  const files = new Map<string, Buffer>();
+  for (const { name, offset, size } of await readArchive(handle)) {
+    files.set(name, await readExactly(handle, offset, size));
+  }
+  await handle.close();
+  const { payload } = JSON.parse((files.get('manifest.json') as Buffer).toString()) as { payload: string };
+  const manifest = parseManifest(Buffer.from(payload, 'base64'));
+  files.delete('manifest.json');
+  change(files);
+  const out = await open(to, 'w+');
+  const writer = new ArchiveWriter(out);
+  const stated: ManifestFile[] = [];
+  for (const [name, bytes] of files) stated.push(await writer.add(name, bytes.length, [bytes]));
+  const envelope = signPayload(formatManifest(claim({ ...manifest, files: stated })), signer);
+  await writer.add('manifest.json', envelope.length, [envelope]);
+  await writer.finish();
+  await out.close();
+}
