@@ -4,13 +4,20 @@ import { gzipSync } from 'node:zlib';
 import type { Ack } from '@belay/contracts';
 import type {
   ConsistencyProofReply,
+  CoverageReply,
   EventList,
   InclusionProofReply,
+  LabelList,
+  LabelSet,
   LogKeys,
+  PolicySet,
   Problem,
+  SessionDetail,
+  SessionList,
   TokenList,
 } from '@belay/contracts/http';
-import { problem } from '@belay/contracts/http';
+import { problem, sessionDetail } from '@belay/contracts/http';
+import { parseStatement, policyDigest } from '@belay/coverage';
 import { parseEntry } from '@belay/envelope';
 import {
   decompose,
@@ -25,6 +32,7 @@ import { openReceipt, verifyReceipt, verifyTlogProof } from '@belay/receipt';
 import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Service } from '../harness/service.js';
+import { StatingSink } from '../harness/stating-sink.js';
 import { as, decode, sha256, signBatch, Tenant, ulid, verifyGrowth } from '../harness/tenant.js';
 
 /** Bytes and not text, whatever the type: supertest decodes only what it knows. */
@@ -549,6 +557,304 @@ export function describeService(wiring: string, start: () => Promise<Service>): 
         await refusal(get('?event=0').set('accept', 'image/png'), 406, 'not_acceptable', 'Accept');
         await refusal(get('?range=0..1').set('accept', 'text/x.tlog-proof'), 406, 'not_acceptable');
         await refusal(acme.asAuditor('get', '/v1/receipts/rcp_00000000000000000000000000'), 404, 'not_found');
+      });
+    });
+
+    describe('the policy', () => {
+      it('is set whole, read by admins and auditors, and in force from its entry on', async () => {
+        const other = await Tenant.create(service, 'ruler');
+        const get = async (test: request.Test) => (await test.expect(200)).body as PolicySet;
+        const first = await get(other.asAuditor('get', other.path('/policy')));
+        expect(first).toMatchObject({ index: 0, policy: { public: false, heartbeat: 60, lateness: 120 } });
+        const rule = { kind: 'coding', opens: ['proxy'], required: ['proxy', 'hook'] };
+        const set = (
+          await other
+            .asAdmin('put', other.path('/policy'))
+            .send({ lateness: 5, sessions: [rule], retention: 90 })
+            .expect(200)
+        ).body as PolicySet;
+        expect(set.policy).toEqual({
+          v: 1,
+          public: false,
+          sessions: [rule],
+          heartbeat: 60,
+          lateness: 5,
+          closeTimeout: 3600,
+          retention: 90,
+          attrs: 'minimal',
+        });
+        expect(set.digest).toBe(policyDigest(set.policy));
+        expect(await get(other.asAdmin('get', other.path('/policy')))).toEqual(set);
+        // What is left out is not kept from before.
+        const again = (await other.asAdmin('put', other.path('/policy')).send({}).expect(200))
+          .body as PolicySet;
+        expect(again.digest).toBe(first.digest);
+        expect(await get(other.asAuditor('get', other.path(`/policy?at=${set.index}`)))).toEqual(first);
+        expect(await get(other.asAuditor('get', other.path(`/policy?at=${again.index}`)))).toEqual(set);
+        const { events } = (
+          await other.asAuditor('get', other.path(`/events?from=${set.index}&limit=1`)).expect(200)
+        ).body as EventList;
+        expect(parseEntry(Buffer.from(events[0]?.entry ?? ''))).toMatchObject({
+          statement: { kind: 'policy.set', policy: set.policy },
+        });
+      });
+
+      it('opens the log to anyone, and closes it', async () => {
+        const other = await Tenant.create(service, 'open');
+        const checkpoint = () => as(service, undefined, 'get', `/v1/logs/${other.project.log}/keys`);
+        await refusal(checkpoint(), 401, 'unauthenticated');
+        await other.asAdmin('put', other.path('/policy')).send({ public: true }).expect(200);
+        await checkpoint().expect(200);
+        await other.asAdmin('put', other.path('/policy')).send({}).expect(200);
+        await refusal(checkpoint(), 401, 'unauthenticated');
+      });
+    });
+
+    describe('sessions', () => {
+      const session = 'run-1';
+      const call = (name: string) => `hmac-sha256:${sha256(name)}`;
+      let other: Tenant;
+      let proxy: StatingSink;
+      let detail: SessionDetail;
+
+      beforeAll(async () => {
+        other = await Tenant.create(service, 'judged');
+        await other.asAdmin('put', other.path('/policy')).send({ lateness: 1, closeTimeout: 2 }).expect(200);
+        proxy = await StatingSink.declare(other, 'proxy');
+      });
+
+      it('settle, and whoever waits is told', async () => {
+        const waiting = other
+          .asAuditor('get', other.path(`/sessions/${session}?wait=60`))
+          .then(({ body }) => body as SessionDetail);
+        const said = { session, call: call('a'), match: call('b') };
+        proxy.open().say('session.open', { session }).say('call', said).say('result', said);
+        proxy.stated('session.close', { session }).stated('epoch.close');
+        await proxy.send();
+        detail = sessionDetail.parse(await waiting);
+        expect(detail).toMatchObject({
+          session,
+          settled: true,
+          closed: true,
+          coverage: 'complete',
+          disposition: 'unverified',
+          calls: 1,
+          levels: { observed: 1 },
+        });
+        expect(detail.receipts.map(({ id }) => id)).toEqual([detail.receipt?.id]);
+        const list = (await other.asAuditor('get', other.path('/sessions')).expect(200)).body as SessionList;
+        expect(list.sessions).toMatchObject([{ session, settled: true, receipt: detail.receipt }]);
+        expect(
+          ((await other.asAuditor('get', other.path('/sessions?disposition=violated'))).body as SessionList)
+            .sessions,
+        ).toEqual([]);
+      });
+
+      it('have receipts, which come by session and by identifier', async () => {
+        const answer = await bytes(other.asAuditor('get', other.path(`/receipts?session=${session}`))).expect(
+          200,
+        );
+        expect(answer.headers['belay-receipt-id']).toBe(detail.receipt?.id);
+        expect(`sha256:${sha256(answer.body as Buffer)}`).toBe(detail.receipt?.digest);
+        const { checks } = verifyReceipt(answer.body as Buffer, { key: other.project.vkey });
+        expect(checks.filter(({ status }) => status !== 'ok').map(({ name }) => name)).toEqual(['evidence']);
+        const same = await bytes(other.asAuditor('get', `/v1/receipts/${detail.receipt?.id}`)).expect(200);
+        expect((answer.body as Buffer).equals(same.body as Buffer)).toBe(true);
+      });
+
+      it('have coverage, now and as it was stated', async () => {
+        const get = async (query: string) =>
+          (await other.asAuditor('get', other.path(`/coverage${query}`)).expect(200)).body as CoverageReply;
+        const sinks = await get('');
+        expect(sinks.statements).toMatchObject([
+          {
+            type: 'sink',
+            sink: 'proxy',
+            status: 'complete',
+            epochs: [{ epoch: proxy.epoch, status: 'complete' }],
+          },
+        ]);
+        expect(sinks.reconciled).toBeLessThanOrEqual(sinks.size);
+        expect((await get('?sink=proxy')).statements).toMatchObject([{ type: 'sink', sink: 'proxy' }]);
+        expect((await get(`?sink=proxy&epoch=${proxy.epoch}`)).statements).toMatchObject([
+          { type: 'epoch', epoch: proxy.epoch, lines: 6, ending: { by: 'close', compared: true } },
+        ]);
+        const [now] = (await get(`?session=${session}`)).statements;
+        const stated = await bytes(
+          other.asAuditor('get', other.path(`/statements/${detail.statement}`)),
+        ).expect(200);
+        expect(`sha256:${sha256(stated.body as Buffer)}`).toBe(detail.statement);
+        const statement = parseStatement(stated.body as Buffer);
+        // The same but for when it was looked at.
+        expect({ ...now, asOf: statement.asOf }).toEqual(statement);
+      });
+
+      it('are found again in the events', async () => {
+        const { events } = (
+          await other.asAuditor('get', other.path(`/events?session=${session}`)).expect(200)
+        ).body as EventList;
+        expect(events.map(({ entry }) => parseEntry(Buffer.from(entry)))).toMatchObject([
+          { envelope: { session, kind: 'session.open' } },
+          { envelope: { session, kind: 'call' } },
+          { envelope: { session, kind: 'result' } },
+          { envelope: { session, kind: 'session.close' } },
+        ]);
+        const page = (
+          await other
+            .asAuditor('get', other.path(`/events?session=${session}&limit=3&sink=proxy`))
+            .expect(200)
+        ).body as EventList;
+        expect(page.events).toHaveLength(3);
+        const rest = (
+          await other
+            .asAuditor('get', other.path(`/events?session=${session}&limit=3&cursor=${page.next}`))
+            .expect(200)
+        ).body as EventList;
+        expect(rest.events.map(({ index }) => index)).toEqual(events.slice(3).map(({ index }) => index));
+      });
+
+      it('turn with what auditors say of them', async () => {
+        const { index } = (
+          await other.asAuditor('post', other.path('/labels')).send({ session, says: 'violated' }).expect(201)
+        ).body as LabelSet;
+        const turned = (await other.asAuditor('get', other.path(`/sessions/${session}?wait=60`)).expect(200))
+          .body as SessionDetail;
+        expect(turned).toMatchObject({ settled: true, disposition: 'violated' });
+        expect(turned.receipts.map(({ disposition }) => disposition)).toEqual(['violated', 'unverified']);
+        expect(turned.receipts[0]?.supersedes).toBe(detail.receipt?.digest);
+        const labels = async (query: string) =>
+          ((await other.asAuditor('get', other.path(`/labels${query}`)).expect(200)).body as LabelList)
+            .labels;
+        expect(await labels('')).toEqual([
+          { index, session, says: 'violated', by: other.project.auditor.id },
+        ]);
+        expect(await labels('?session=another')).toEqual([]);
+      });
+
+      it('are no matter of anybody else', async () => {
+        const stranger = await Tenant.create(service, 'stranger');
+        const receipt = detail.receipt?.id ?? '';
+        for (const path of [
+          `/sessions/${session}`,
+          `/receipts?session=${session}`,
+          `/coverage?session=${session}`,
+          `/coverage?sink=proxy`,
+          `/coverage?sink=proxy&epoch=${proxy.epoch}`,
+          `/statements/${detail.statement}`,
+        ]) {
+          const answer = await stranger.asAuditor('get', stranger.path(path));
+          expect([path, [404, 409].includes(answer.status)]).toEqual([path, true]);
+          await refusal(stranger.asAuditor('get', other.path(path)), 404, 'not_found');
+        }
+        await refusal(stranger.asAuditor('get', `/v1/receipts/${receipt}`), 404, 'not_found');
+        for (const path of ['/sessions', '/coverage', '/labels', '/exports', `/events?session=${session}`]) {
+          expect(
+            JSON.stringify((await stranger.asAuditor('get', stranger.path(path)).expect(200)).body),
+          ).not.toContain(session);
+        }
+      });
+    });
+
+    describe('what can not be meant', () => {
+      const from = '2026-01-01T00:00:00Z';
+      const CALL = `hmac-sha256:${'0'.repeat(64)}`;
+      const queries: readonly (readonly ['admin' | 'auditor', string, string])[] = [
+        ['auditor', '/policy?at=-1', 'at'],
+        ['auditor', '/policy?when=1', 'when'],
+        ['auditor', '/labels?session=a%20b', 'session'],
+        ['auditor', '/labels?cursor=x', 'cursor'],
+        ['auditor', '/sessions?disposition=good', 'disposition'],
+        ['auditor', '/sessions?from=yesterday', 'from'],
+        ['auditor', '/sessions?to=2026-01-01', 'to'],
+        ['auditor', '/sessions?limit=1001', 'limit'],
+        ['auditor', '/sessions?cursor=ZXZlbnRzOjE', 'cursor'],
+        ['auditor', '/sessions?dispositon=open', 'dispositon'],
+        ['auditor', '/sessions/run-1?wait=61', 'wait'],
+        ['auditor', '/sessions/run-1?wait=-1', 'wait'],
+        ['auditor', '/sessions/run-1?wait=x', 'wait'],
+        ['auditor', '/coverage?epoch=01M8Q5AE9560W1TH896N8MPP90', 'sink'],
+        ['auditor', '/coverage?sink=a&epoch=1', 'epoch'],
+        ['auditor', '/coverage?sink=..%2f', 'sink'],
+        ['auditor', '/coverage?session=run-1&sink=a', 'session'],
+        ['auditor', '/coverage?session=', 'session'],
+        ['auditor', '/coverage?limit=51', 'limit'],
+        ['auditor', '/receipts?session=a/b', 'session'],
+        ['auditor', '/receipts?session=run-1&asOf=3', 'asOf'],
+        ['auditor', '/receipts?session=run-1&event=3', 'event'],
+        ['auditor', '/receipts?event=3&wait=3', 'wait'],
+        ['auditor', `/receipts?period=${from}`, 'period'],
+        ['auditor', `/receipts?period=${from}..${from}`, 'period'],
+        ['auditor', `/receipts?period=${from}..soon`, 'period'],
+        ['auditor', '/exports?limit=0', 'limit'],
+        ['admin', '/webhooks?cursor=%00', 'cursor'],
+        ['auditor', '/events?session=%00', 'session'],
+      ];
+      it.each(queries)('of %s: %s, is refused by the name of the field', async (who, path, field) => {
+        const asked =
+          who === 'admin' ? acme.asAdmin('get', acme.path(path)) : acme.asAuditor('get', acme.path(path));
+        await refusal(asked, 400, 'invalid', field);
+      });
+
+      const bodies: readonly (readonly ['put' | 'post', string, object, string])[] = [
+        ['put', '/policy', { public: 'yes' }, 'public'],
+        ['put', '/policy', { lateness: -1 }, 'lateness'],
+        ['put', '/policy', { heartbeat: 86_401 }, 'heartbeat'],
+        ['put', '/policy', { closeTimeout: 0 }, 'closeTimeout'],
+        ['put', '/policy', { closetimeout: 10 }, 'closetimeout'],
+        ['put', '/policy', { sessions: [{ kind: 'a', opens: ['x'] }] }, 'sessions.0.required'],
+        ['put', '/policy', { sessions: [{ kind: 'a', opens: ['x y'], required: [] }] }, 'sessions.0.opens.0'],
+        [
+          'put',
+          '/policy',
+          { sessions: Array(2).fill({ kind: 'a', opens: ['x'], required: [] }) },
+          'sessions',
+        ],
+        ['post', '/labels', {}, 'session'],
+        ['post', '/labels', { session: 'a', says: 'maybe' }, 'says'],
+        ['post', '/labels', { session: 'a', says: 'violated', call: 'x' }, 'call'],
+        ['post', '/labels', { session: 'a', says: 'violated', cal: CALL }, 'cal'],
+        ['post', '/exports', { sessions: [] }, 'sessions'],
+        ['post', '/exports', { sessions: ['../x'] }, 'sessions.0'],
+        ['post', '/exports', { period: { from, to: from } }, 'period.to'],
+        ['post', '/exports', { period: { from: 'x', to: from } }, 'period.from'],
+        ['post', '/exports', { session: ['a'] }, 'session'],
+        ['post', '/webhooks', { url: 'https://a.example', events: [] }, 'events'],
+        ['post', '/webhooks', { url: 'https://a.example', events: ['all'] }, 'events.0'],
+        ['post', '/webhooks', { events: ['session.settled'] }, 'url'],
+        ['post', '/webhooks', { url: 'example.org', events: ['session.settled'] }, 'url'],
+        ['post', '/webhooks', { url: 'ftp://a.example', events: ['session.settled'] }, 'url'],
+        ['post', '/webhooks', { url: 'https://u:p@a.example', events: ['session.settled'] }, 'url'],
+        ['post', '/webhooks', { url: 'https://a.example/#x', events: ['session.settled'] }, 'url'],
+        [
+          'post',
+          '/webhooks',
+          { url: `https://a.example/${'x'.repeat(2048)}`, events: ['session.settled'] },
+          'url',
+        ],
+      ];
+      it.each(bodies)('%s %s %j, is refused by the name of the field', async (method, path, body, field) => {
+        const isAdmins = path === '/policy' || path === '/webhooks';
+        const asked = isAdmins
+          ? acme.asAdmin(method, acme.path(path))
+          : acme.asAuditor(method, acme.path(path));
+        await refusal(asked.send(body), 400, 'invalid', field);
+      });
+
+      it('names nothing', async () => {
+        for (const path of [
+          '/sessions/nobody',
+          '/sessions/a%2fb',
+          '/statements/sha256:0',
+          `/statements/sha256:${'0'.repeat(64)}`,
+          '/coverage?sink=nobody',
+          '/coverage?session=nobody',
+          '/exports/exp_x',
+          '/exports/exp_01jd0000000000000000000000/file',
+        ]) {
+          await refusal(acme.asAuditor('get', acme.path(path)), 404, 'not_found');
+        }
+        await refusal(acme.asAdmin('delete', acme.path('/webhooks/whk_x')), 404, 'not_found');
+        await refusal(acme.asAdmin('get', acme.path('/webhooks/whk_x/deliveries')), 404, 'not_found');
       });
     });
 

@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { startEmbedded } from '@belay/db';
@@ -58,6 +58,8 @@ export async function startFleet(options: { readonly publishIntervalMs?: number 
     undo.push(() => redis.stop());
     await redis.until(() => redis.output.includes('Ready to accept connections'));
 
+    const exportDir = join(scratch.dir, 'exports');
+    mkdirSync(exportDir);
     const { host, port, user, password, database } = postgres.connection;
     const login = `${user}:${encodeURIComponent(password)}`;
     const env = {
@@ -68,6 +70,7 @@ export async function startFleet(options: { readonly publishIntervalMs?: number 
       COLLECTOR_TIMEOUT: '3',
       HEALTH_PORT: '0',
       PORT: String(gatewayPort),
+      EXPORT_DIR: exportDir,
       PUBLISH_INTERVAL_MS: String(options.publishIntervalMs ?? 200),
     };
     const url = `http://127.0.0.1:${gatewayPort}`;
