@@ -24,13 +24,18 @@ export type Answered = { readonly id: number } & (
  */
 export class Examiner {
   readonly #waiting = new Map<number, { resolve: (answer: never) => void; reject: (error: Error) => void }>();
+  readonly #program: URL | undefined;
   #thread: Worker | undefined;
   #asked = 0;
 
+  constructor(program = PROGRAM) {
+    this.#program = program;
+  }
+
   /** Throws Unfit for what is not what it should be. */
   async examine<Q extends Question>(question: Q): Promise<Answers[Q['kind']]> {
-    if (PROGRAM === undefined || sizeOf(question) < LARGE) return examine(question);
-    const thread = (this.#thread ??= this.#start(PROGRAM));
+    if (this.#program === undefined || sizeOf(question) < LARGE) return examine(question);
+    const thread = (this.#thread ??= this.#start(this.#program));
     const id = ++this.#asked;
     return new Promise((resolve, reject) => {
       this.#waiting.set(id, { resolve, reject });
