@@ -12,11 +12,12 @@ import {
 } from '@belay/receipt';
 import { columns, printable, type Style } from './output.js';
 
-const WIDTH = 100;
+export const WIDTH = 100;
 /** Rows of the table; a longer receipt shows its ends. */
 const MAX_ROWS = 60;
 
-const wrap = (text: string, width: number, indent: string): string => {
+/** Text in lines of at most `width`, each but the first indented. */
+export const wrap = (text: string, width: number, indent: string): string => {
   const lines: string[] = [];
   let line = '';
   for (const word of text.split(' ')) {
@@ -51,16 +52,14 @@ export function receiptPage(receipt: Receipt, report: Report | undefined, style:
     ),
   ];
   return [
-    `\n  ${style.bold(title)}${' '.repeat(Math.max(2, WIDTH - 2 - title.length - verdictText(report).length))}${verdict(report, style)}\n`,
-    `  ${style.dim('─'.repeat(WIDTH - 2))}\n`,
+    heading(title, report, style),
     columns(
       facts.map(([name, value]) => [style.dim(name.padEnd(11)), printable(value)]),
       '  ',
     ),
     `\n  ${style.bold('What was recorded')}\n`,
     table(receipt.entries, style),
-    `\n  ${style.bold('What this does not prove')}\n`,
-    ...NOT_PROVEN.map((sentence) => `  - ${wrap(sentence, WIDTH - 6, '    ')}\n`),
+    sentences(NOT_PROVEN, style),
     footer(report, style),
   ].join('');
 }
@@ -69,6 +68,17 @@ const MEANING = {
   asserted: 'somebody holding a token said so',
   observed: 'a sink with a declared key saw it cross a boundary, or the collector did it itself',
 } as const;
+
+/** The title with the verdict at the right. */
+export function heading(title: string, report: Report | undefined, style: Style): string {
+  const between = ' '.repeat(Math.max(2, WIDTH - 2 - title.length - verdictText(report).length));
+  return `\n  ${style.bold(title)}${between}${verdict(report, style)}\n  ${style.dim('─'.repeat(WIDTH - 2))}\n`;
+}
+
+export function sentences(notProven: readonly string[], style: Style): string {
+  const lines = notProven.map((sentence) => `  - ${wrap(sentence, WIDTH - 6, '    ')}\n`);
+  return `\n  ${style.bold('What this does not prove')}\n${lines.join('')}`;
+}
 
 const verdictText = (report: Report | undefined): string => report?.verdict ?? 'NOT CHECKED';
 
@@ -146,7 +156,8 @@ function brief(members: object): string {
     .join(', ');
 }
 
-function footer(report: Report | undefined, style: Style): string {
+/** What was checked, and what came of it. */
+export function footer(report: Report | undefined, style: Style): string {
   if (report === undefined) {
     return `\n  ${style.warn('Nothing on this page was checked.')} Check it: belay receipt verify FILE --key VKEY\n\n`;
   }

@@ -1,14 +1,22 @@
 /** Receipts: fetched by an auditor, verified and read by anyone. Only `get` needs the service. */
 
 import { open, readFile } from 'node:fs/promises';
-import { MAX_RECEIPT_BYTES, parseReceipt, type Pins, ReceiptError } from '@belay/receipt';
+import {
+  type AnyReceipt,
+  MAX_RECEIPT_BYTES,
+  parseAnyReceipt,
+  type Pins,
+  ReceiptError,
+  type Report,
+} from '@belay/receipt';
 import type { Command } from 'commander';
 import { readConfig } from './config.js';
 import { badInput } from './exit.js';
-import { checkTable, print, styleFor } from './output.js';
+import { checkTable, print, type Style, styleFor } from './output.js';
 import { checked, EXIT_OF, verdictOf } from './receipt-check.js';
 import { register as registerGet } from './receipt-get.js';
 import { receiptPage } from './receipt-page.js';
+import { periodPage, reasonsOf, sessionPage } from './session-page.js';
 
 /** `-` is standard input. */
 async function readInput(path: string): Promise<Buffer> {
@@ -50,14 +58,40 @@ async function pinsOf({ key, root }: PinOptions): Promise<Pins> {
   };
 }
 
+/** What the receipt claims, if it can be read. */
+function read(bytes: Buffer): AnyReceipt | undefined {
+  try {
+    return parseAnyReceipt(bytes);
+  } catch (error) {
+    if (error instanceof ReceiptError) return undefined;
+    throw error;
+  }
+}
+
+/** What to do about a receipt that is not of entries: they are where it is decided. */
+function adviceFor(read: AnyReceipt | undefined, { verdict }: Report): string {
+  if (verdict !== 'INDETERMINATE' || read === undefined || read.type === 'entries') return '';
+  const { scope } = read.receipt;
+  const what =
+    scope.type === 'session' ? `--session ${scope.session}` : `--from ${scope.from} --to ${scope.to}`;
+  return (
+    'What it claims is signed. Whether its entries come to that, an export of them decides:\n' +
+    `belay export create ${what} --out FILE.zip, then belay receipt verify FILE.zip\n`
+  );
+}
+
+const paragraph = (text: string): string => (text === '' ? '' : `\n${text}`);
+
 async function verify(file: string, options: PinOptions & { readonly json?: boolean }): Promise<void> {
-  const report = checked(await readInput(file), await pinsOf(options));
+  const bytes = await readInput(file);
+  const report = checked(bytes, await pinsOf(options));
   process.exitCode = EXIT_OF[report.verdict];
   const style = styleFor(readConfig());
   await print(
     options.json,
     report,
-    () => `${checkTable(report.checks, style)}\n${verdictOf(report.verdict, style)}\n`,
+    () =>
+      `${checkTable(report.checks, style)}\n${verdictOf(report.verdict, style)}\n${paragraph(adviceFor(read(bytes), report))}`,
   );
 }
 
@@ -65,7 +99,7 @@ async function show(file: string, options: PinOptions & { readonly json?: boolea
   const bytes = await readInput(file);
   let receipt;
   try {
-    receipt = parseReceipt(bytes);
+    receipt = parseAnyReceipt(bytes);
   } catch (error) {
     if (!(error instanceof ReceiptError)) throw error;
     throw badInput('malformed', `not a receipt: ${error.message}`, undefined, error);
@@ -79,9 +113,23 @@ async function show(file: string, options: PinOptions & { readonly json?: boolea
       'utf8',
     ),
   ) as { predicate: object };
-  await print(options.json, { verdict: report?.verdict ?? 'NOT CHECKED', ...predicate }, () =>
-    receiptPage(receipt, report, style),
+  const words = receipt.type === 'session' ? { because: reasonsOf(receipt.receipt) } : {};
+  await print(
+    options.json,
+    { verdict: report?.verdict ?? 'NOT CHECKED', ...predicate, ...words },
+    () => `${pageOf(receipt, report, style)}${report === undefined ? '' : adviceFor(receipt, report)}`,
   );
+}
+
+function pageOf(read: AnyReceipt, report: Report | undefined, style: Style): string {
+  switch (read.type) {
+    case 'entries':
+      return receiptPage(read.receipt, report, style);
+    case 'session':
+      return sessionPage(read.receipt, report, style);
+    case 'period':
+      return periodPage(read.receipt, report, style);
+  }
 }
 
 const pinOptions = (command: Command): Command =>

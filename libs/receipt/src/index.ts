@@ -60,6 +60,7 @@ export {
   LEVEL_TEXT,
   type ListedReason,
   memberReasonText,
+  memberReasonTexts,
   reasonText,
   type SessionReason,
   shortCall,

@@ -54,7 +54,10 @@ export function reasonText(reason: ListedReason): string {
     case 'no_call':
       return 'no call was recorded, so there is nothing to verify';
     case 'not_replayed': {
-      const because = reason.because.filter(({ reason: why }) => why !== 'not_replayed').map(callReasonText);
+      // A verdict that does not count is the nearest reason; the others say why it rests on no more than it does.
+      const verdicts = reason.because.filter(({ reason: why }) => why === 'verdict');
+      const others = reason.because.filter(({ reason: why }) => why !== 'verdict' && why !== 'not_replayed');
+      const because = [...verdicts, ...others].map(callReasonText);
       const why = because.length === 0 ? '' : `: ${shortened(because, reason.omitted?.because)}`;
       return `${callsText(reason)} ${reason.calls.length + (reason.omitted?.calls ?? 0) > 1 ? 'were' : 'was'} not run again, only ${reason.level}${why}`;
     }
@@ -108,6 +111,37 @@ export function memberReasonText(reason: MemberReason): string {
     default:
       return never(reason);
   }
+}
+
+/**
+ * Why a member covers a session no better, in as few words as say it: lines that are missing without a word are told
+ * together, what would be said twice is said once, and epochs are named where there are several.
+ */
+export function memberReasonTexts(reasons: readonly MemberReason[]): string[] {
+  const epochs = new Set(reasons.flatMap((each) => ('epoch' in each ? each.epoch : [])));
+  const texts = new Set<string>();
+  const told = new Set<string>();
+  for (const reason of reasons) {
+    const named = 'epoch' in reason && epochs.size > 1 ? ` (epoch ${reason.epoch})` : '';
+    if (reason.reason !== 'missing' || reason.gap !== undefined) {
+      texts.add(`${memberReasonText(reason)}${named}`);
+      continue;
+    }
+    if (told.has(reason.epoch)) continue;
+    told.add(reason.epoch);
+    const spans = reasons.filter(
+      (each): each is typeof reason =>
+        each.reason === 'missing' && each.epoch === reason.epoch && each.gap === undefined,
+    );
+    texts.add(`${spans.length === 1 ? memberReasonText(reason) : manyMissing(spans)}${named}`);
+  }
+  return [...texts];
+}
+
+function manyMissing(spans: readonly Span[]): string {
+  const lines = spans.reduce((sum, { from, to }) => sum + to - from, 0);
+  const numbers = spans.map((span) => linesText(span).replace(/^lines? /u, ''));
+  return `${lines} lines never came, and nothing says why (${shortened(numbers, 0, ', ')})`;
 }
 
 /** Why a call rests on no more than it does, in words. */
@@ -196,12 +230,7 @@ function coverageText(reason: ListedReason<Extract<SessionReason, { readonly rea
   const what = `${sink} ${COVERAGE_TEXT[status]}`;
   // A sink that is not required: its reasons are in the coverage of the receipt.
   if (!('because' in reason)) return `${what}, though it is not required`;
-  const epochs = new Set(reason.because.flatMap((each) => ('epoch' in each ? each.epoch : [])));
-  const because = reason.because.map((each) =>
-    epochs.size > 1 && 'epoch' in each
-      ? `${memberReasonText(each)} (epoch ${each.epoch})`
-      : memberReasonText(each),
-  );
+  const because = memberReasonTexts(reason.because);
   return because.length === 0 ? what : `${what}: ${shortened(because, omitted?.because)}`;
 }
 

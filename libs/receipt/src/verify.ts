@@ -264,11 +264,11 @@ export class ReceiptVerifier {
 const NAMES = { entries: 'receipt', session: 'session receipt', period: 'period receipt' } as const;
 
 function undecidedEvidence(opened: Exclude<AnyReceipt, { readonly type: 'entries' }>): string {
-  const what =
+  const [count, one, several] =
     opened.type === 'session'
-      ? `its ${opened.receipt.evidence.entries} entries are`
-      : `the ${opened.receipt.sessions.count} sessions it counts are`;
-  return `${what} not in this file: an export brings them`;
+      ? [opened.receipt.evidence.entries, 'its one entry is', 'its N entries are']
+      : [opened.receipt.sessions.count, 'the one session it counts is', 'the N sessions it counts are'];
+  return `${count === 1 ? one : several.replace('N', String(count))} not in this file: an export brings them`;
 }
 
 function remembered<T>(known: Map<string, T>, name: string, look: () => T): T {

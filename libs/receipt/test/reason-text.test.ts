@@ -195,6 +195,18 @@ const REASONS: {
   ],
 };
 
+test('lines that are missing without a word are told together, and nothing twice', () => {
+  const because = [3, 9, 12, 15, 18, 21].map(
+    (from) => ({ reason: 'missing', epoch, from, to: from + 2 }) as const,
+  );
+  const root = { reason: 'root_not_compared', epoch } as const;
+  expect(
+    reasonText({ reason: 'coverage', sink: 'proxy', status: 'gap', because: [...because, root, root] }),
+  ).toBe(
+    'proxy has a gap: 12 lines never came, and nothing says why (3 to 4, 9 to 10, 12 to 13, 15 to 16, 18 to 19, and 1 more); no root that it stated could be compared with its lines',
+  );
+});
+
 describe('every reason has its words', () => {
   const cases = (of: Readonly<Record<string, readonly (readonly [unknown, string])[]>>) =>
     Object.values(of).flat();

@@ -19,9 +19,11 @@ import {
   signPayload,
   Standing,
 } from '@belay/receipt';
-import { keyed, type LogSink, SessionLog, type SinkOptions } from '@belay/testkit';
+import { keyed, type LogSink, SessionLog } from '@belay/testkit';
 import fc from 'fast-check';
 import { KEY, ORIGIN, SEED, signer, X5C } from './sample.js';
+
+type SinkOptions = NonNullable<Parameters<SessionLog['sink']>[1]>;
 
 export const SESSION = 'run-1';
 export const ADMIN = 'adm_01kdvdna00040g2081040g2081';
