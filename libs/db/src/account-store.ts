@@ -4,6 +4,8 @@ import { entryMakerOf, type LogRecord } from '@belay/log';
 import type pg from 'pg';
 import { type Connection, openPool, type PoolOptions } from './connection.js';
 import { DeliveryStore } from './delivery-store.js';
+import { ExportReader } from './export-reader.js';
+import { JobStore } from './job-store.js';
 
 /** First key of the advisory locks of turns; the second is the log. */
 const TURNS = 0x62_65_6c_61;
@@ -71,6 +73,7 @@ export interface BatchWrite {
   readonly sessions: readonly {
     readonly session: string;
     readonly state: SessionState;
+    /** First entry of the batch that names it; of a session that is known it changes nothing. */
     readonly began: string;
     readonly began_index: number;
     readonly last: string;
@@ -171,11 +174,15 @@ export class Fenced extends Error {
  */
 export class AccountStore {
   readonly deliveries: DeliveryStore;
+  readonly jobs: JobStore;
+  readonly exports: ExportReader;
   readonly #pool: pg.Pool;
 
   constructor(connection: Connection, options: PoolOptions = {}) {
     this.#pool = openPool(connection, options);
     this.deliveries = new DeliveryStore(this.#pool);
+    this.jobs = new JobStore(this.#pool);
+    this.exports = new ExportReader(this.#pool);
   }
 
   async close(): Promise<void> {
@@ -243,6 +250,37 @@ export class AccountStore {
       // A connection that is closed gives its locks back.
       client.release(broken);
     }
+  }
+
+  /**
+   * Names of the sessions that an entry before `size` names, in pages by their first entries; those of a period began in
+   * it, by the collector's clock.
+   */
+  async *sessionNames(
+    log: LogRecord,
+    size: number,
+    period?: { readonly from: string; readonly to: string },
+  ): AsyncGenerator<readonly string[]> {
+    let after: { readonly session: string; readonly index: number } = { session: '', index: -1 };
+    for (;;) {
+      const { rows } = await this.#pool.query({
+        name: 'account_session_names',
+        text: `select session, began_index as index from sessions where log = $1
+               and (began_index, session) > ($2, $3) and began_index < $4
+               and ($5::timestamptz is null or began >= $5) and ($6::timestamptz is null or began < $6)
+               order by began_index, session limit ${PAGE}`,
+        values: [log.log, after.index, after.session, size, period?.from ?? null, period?.to ?? null],
+      });
+      const found = rows as { session: string; index: number }[];
+      if (found.length > 0) yield found.map(({ session }) => session);
+      if (found.length < PAGE) return;
+      after = found.at(-1) as (typeof found)[number];
+    }
+  }
+
+  /** The bytes of the entries that name a session, in pages, ascending. */
+  sessionEntries(log: LogRecord, session: string, size: number): AsyncGenerator<readonly RawEntry[]> {
+    return sessionEntries(this.#pool, log, session, size);
   }
 
   /** Whole entries of [from, to), bytes and all; fewer at the end of the log. */
@@ -331,28 +369,8 @@ export class AccountTurn {
   }
 
   /** The bytes of the entries that name a session, in pages, ascending. */
-  async *sessionEntries(session: string, size: number): AsyncGenerator<readonly RawEntry[]> {
-    let after = -1;
-    for (;;) {
-      const { rows } = await this.#client.query({
-        name: 'account_session_runs',
-        text: `select first, last from session_runs where log = $1 and session = $2 and first > $3 and first < $4
-               order by first limit ${PAGE}`,
-        values: [this.log.log, session, after, size],
-      });
-      const runs = rows as { first: number; last: number }[];
-      let indexes: number[] = [];
-      for (const { first, last } of runs) {
-        after = first;
-        for (let index = first; index <= last && index < size; index++) {
-          if (indexes.push(index) < PAGE) continue;
-          yield await this.entriesAt(indexes);
-          indexes = [];
-        }
-      }
-      if (indexes.length > 0) yield await this.entriesAt(indexes);
-      if (runs.length < PAGE) return;
-    }
+  sessionEntries(session: string, size: number): AsyncGenerator<readonly RawEntry[]> {
+    return sessionEntries(this.#client, this.log, session, size);
   }
 
   async epochs(keys: readonly { readonly sink: string; readonly epoch: string }[]): Promise<KeptEpoch[]> {
@@ -398,23 +416,6 @@ export class AccountTurn {
       values: [this.log.log, now, limit],
     });
     return rows as AccountSession[];
-  }
-
-  /** Names of the sessions that began in [from, to) of the collector's clock, or of all, in pages by their beginning. */
-  async sessionNames(
-    after: { readonly index: number; readonly session: string },
-    limit: number,
-    period?: { readonly from: string; readonly to: string },
-  ): Promise<{ session: string; index: number }[]> {
-    const { rows } = await this.#client.query({
-      name: 'account_session_names',
-      text: `select session, began_index as index from sessions where log = $1
-             and (began_index, session) > ($2, $3)
-             and ($4::timestamptz is null or began >= $4) and ($5::timestamptz is null or began < $5)
-             order by began_index, session limit $6`,
-      values: [this.log.log, after.index, after.session, period?.from ?? null, period?.to ?? null, limit],
-    });
-    return rows as { session: string; index: number }[];
   }
 
   async epochsDue(now: Date, limit: number): Promise<KeptEpoch[]> {
@@ -492,8 +493,8 @@ export class AccountTurn {
          select $1, t.session, t.state, t.began, t.began_index, t.last, t.last_index, $3, t.due, t.heard
          from jsonb_to_recordset($2::jsonb) as t(session text, state jsonb, began timestamptz, began_index bigint,
            last timestamptz, last_index bigint, due timestamptz, heard boolean)
-         on conflict (log, session) do update set state = excluded.state, began = excluded.began,
-           began_index = excluded.began_index, last = excluded.last, last_index = excluded.last_index,
+         on conflict (log, session) do update set state = excluded.state, last = excluded.last,
+           last_index = excluded.last_index,
            dirty = coalesce(s.dirty, excluded.dirty), due = least(s.due, excluded.due),
            heard = s.heard or excluded.heard`,
         batch.sessions,
@@ -695,6 +696,35 @@ async function readEntries(db: Queries, log: LogRecord, from: number, to: number
   });
   const lines = rows as { index: number; line: Buffer }[];
   return assemble(log, lines, await readRuns(db, log, from, to), await readSinks(db, log));
+}
+
+async function* sessionEntries(
+  db: Queries,
+  log: LogRecord,
+  session: string,
+  size: number,
+): AsyncGenerator<readonly RawEntry[]> {
+  let after = -1;
+  for (;;) {
+    const { rows } = await db.query({
+      name: 'account_session_runs',
+      text: `select first, last from session_runs where log = $1 and session = $2 and first > $3 and first < $4
+             order by first limit ${PAGE}`,
+      values: [log.log, session, after, size],
+    });
+    const runs = rows as { first: number; last: number }[];
+    let indexes: number[] = [];
+    for (const { first, last } of runs) {
+      after = first;
+      for (let index = first; index <= last && index < size; index++) {
+        if (indexes.push(index) < PAGE) continue;
+        yield await readEntriesAt(db, log, indexes);
+        indexes = [];
+      }
+    }
+    if (indexes.length > 0) yield await readEntriesAt(db, log, indexes);
+    if (runs.length < PAGE) return;
+  }
 }
 
 async function readEntriesAt(db: Queries, log: LogRecord, indexes: readonly number[]): Promise<RawEntry[]> {

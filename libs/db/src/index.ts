@@ -20,6 +20,8 @@ export { claimDeployment, type Deployment, OtherDeployment } from './deployment.
 export { type EmbeddedPostgres, startEmbedded } from './embedded.js';
 export { EmbeddedError, type EmbeddedErrorCode } from './embedded-error.js';
 export { encodeByteaArray, NotDurable, PgLogStore } from './log-store.js';
+export { type EntrySpan, type EpochPlaces, ExportReader } from './export-reader.js';
+export { type Job, type JobEnd, type JobProgress, JobStore, type OldJob } from './job-store.js';
 export { migrate, MigrationError, type MigrationErrorCode, MIGRATIONS } from './migrate.js';
 export { createFirstOperator, type NewOperator, replaceOperators } from './operator.js';
 export { type CheckpointRow, type LogRow, Reader } from './reader.js';
