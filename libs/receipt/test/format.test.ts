@@ -12,7 +12,7 @@ import {
   verifyTlogProof,
 } from '@belay/receipt';
 import { expect, test } from 'vitest';
-import { DAY, gappedPeriod, gapped, issue } from './session-sample.js';
+import { DAY, gapped, gappedPeriod, issue, MORE } from './session-sample.js';
 import { checkpointOf, ENTRIES, evidence, inclusionOf, KEY, ROOT_PEM, signer } from './sample.js';
 
 const page = readFileSync(new URL('../FORMAT.md', import.meta.url), 'utf8');
@@ -52,6 +52,8 @@ function shortened(bytes: Buffer): string {
   return canonical(statement);
 }
 
+const kept = (name: string): Buffer => readFileSync(new URL(`fixtures/${name}-v1.receipt`, import.meta.url));
+
 const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
 test('the receipts of a session and a period of the page are the fixtures, and are what the code makes', () => {
@@ -62,13 +64,18 @@ test('the receipts of a session and a period of the page are the fixtures, and a
     ['session', session.bytes],
     ['period', period],
   ] as const) {
-    const kept = readFileSync(new URL(`fixtures/${name}-v1.receipt`, import.meta.url));
-    expect(bytes.toString()).toBe(kept.toString());
+    expect(bytes.toString()).toBe(kept(name).toString());
     expect(page).toContain(block(sha256(bytes)));
     expect(page).toContain(block(shortened(bytes)));
-    expect(verifyReceipt(kept, { key: KEY, rootPem: ROOT_PEM }).verdict).toBe('INDETERMINATE');
+    expect(verifyReceipt(bytes, { key: KEY, rootPem: ROOT_PEM }).verdict).toBe('INDETERMINATE');
   }
   expect(page).toContain(`${DAY.from}/${DAY.to}`);
+});
+
+test.each(Object.entries(MORE))('a receipt of a session that is %s is kept, too', (name, made) => {
+  const { bytes, receipt } = made();
+  expect(receipt.disposition.status).toBe(name);
+  expect(bytes.toString()).toBe(kept(name).toString());
 });
 
 test('the tlog-proof of the page', () => {

@@ -233,6 +233,32 @@ export function gapped(): Desk {
   return desk.close();
 }
 
+/** Sessions whose receipts are kept as fixtures, by what they came to. */
+export const MORE: Readonly<Record<string, () => Issued>> = {
+  affirmed: () => issue(affirmed().log),
+  contested: () => {
+    const { log, hook } = affirmed();
+    label(log, 'violated', 'call 0');
+    log.append(hook.line('x.note', { session: SESSION }, 2), hook.by, 5);
+    return issue(log);
+  },
+  violated: () => {
+    const desk = new Desk({ sessions: [{ kind: 'desk', opens: ['proxy'], required: ['proxy', 'hook'] }] });
+    for (let n = 0; n < 30; n++) desk.call(n % 7 === 0 ? 'FAIL' : n % 3 === 0 ? 'UNVERIFIED' : 'PASS');
+    return issue(desk.close().log, 0, `sha256:${'ab'.repeat(32)}`);
+  },
+  open: () => {
+    const desk = new Desk();
+    desk.call('PASS');
+    return issue(desk.log);
+  },
+  unverified: () => {
+    const desk = new Desk({}, { keyed: false });
+    for (let n = 0; n < 12; n++) desk.call(n % 3 === 0 ? 'UNVERIFIED' : n % 4 === 0 ? 'none' : 'PASS');
+    return issue(desk.close().log);
+  },
+};
+
 type Act = readonly [sink: number, what: number, call: number, lose: boolean];
 
 /** What sinks do, honest and not; with labels, silence, unsigned sinks, other policies. */
