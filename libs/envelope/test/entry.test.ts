@@ -1,4 +1,5 @@
 import {
+  canonical,
   collectorLine,
   entryBytes,
   entryLeaf,
@@ -100,6 +101,20 @@ describe('parseEntry refuses', () => {
   });
 });
 
+const AUDITOR = 'aud_01k6b3yb80041061050r3gg28a';
+const STATED = {
+  kind: 'coverage.stated',
+  v: 1,
+  statement: `sha256:${'5'.repeat(64)}`,
+  size: 12,
+  time: '2026-01-01T00:00:00.000Z',
+  status: 'unclosed',
+  policy: `sha256:${'6'.repeat(64)}`,
+} as const;
+const EPOCH = '01K6B3YB80041061050R3GG28A';
+const LATER = '2026-01-02T00:00:00.000Z';
+const LABEL = { kind: 'label.set', v: 1, session: 'run-1', says: 'violated', by: AUDITOR };
+const RECEIPT = { kind: 'receipt.issued', v: 1, receipt: STATED.policy, asOf: 20 };
 const statements: CollectorBody[] = [
   {
     kind: 'log.genesis',
@@ -139,10 +154,36 @@ const statements: CollectorBody[] = [
   },
   { kind: 'policy.set', v: 1, policy: `sha256:${'1'.repeat(64)}`, by: ADMIN },
   {
+    kind: 'label.set',
+    v: 1,
+    session: 'run-1',
+    call: `weak:hmac-sha256:${'3'.repeat(64)}`,
+    says: 'not_violated',
+    by: AUDITOR,
+  },
+  { kind: 'label.set', v: 1, session: 'run-1', says: 'violated', by: AUDITOR },
+  { ...STATED, type: 'session', session: 'run-1', policy: STATED.policy },
+  { ...STATED, type: 'epoch', sink: 'proxy', epoch: '01K6B3YB80041061050R3GG28A', policy: STATED.policy },
+  {
     kind: 'receipt.issued',
     v: 1,
     receipt: `sha256:${'2'.repeat(64)}`,
     scope: { type: 'range', first: 1, count: 9 },
+    asOf: 20,
+  },
+  {
+    kind: 'receipt.issued',
+    v: 1,
+    receipt: `sha256:${'2'.repeat(64)}`,
+    scope: { type: 'session', session: 'run-1' },
+    supersedes: `sha256:${'4'.repeat(64)}`,
+    asOf: 20,
+  },
+  {
+    kind: 'receipt.issued',
+    v: 1,
+    receipt: `sha256:${'2'.repeat(64)}`,
+    scope: { type: 'period', from: '2026-01-01T00:00:00.000Z', to: '2026-02-01T00:00:00.000Z' },
     asOf: 20,
   },
 ];
@@ -167,5 +208,46 @@ describe('statements of the collector', () => {
       const spaced = Buffer.from(formatCollectorBody(statement).toString().replace(',', ' ,'));
       expect(() => parseCollectorBody(spaced)).toThrow(EnvelopeError);
     }
+  });
+
+  test.each([
+    ['a session that is none', { ...LABEL, session: 'run 1' }],
+    ['another word', { ...LABEL, says: 'fine' }],
+    ['a label by an admin', { ...LABEL, by: ADMIN }],
+    ["a tool's own identifier", { ...LABEL, call: 'toolu_1' }],
+    ['a session with an epoch', { ...STATED, type: 'session', session: 's', sink: 'p', epoch: EPOCH }],
+    ['a session without one', { ...STATED, type: 'session' }],
+    ['an epoch without a sink', { ...STATED, type: 'epoch', epoch: EPOCH }],
+    ['an epoch of a session', { ...STATED, type: 'epoch', sink: 'p', epoch: EPOCH, session: 's' }],
+    ['a sink', { ...STATED, type: 'sink', sink: 'p' }],
+    ['another status', { ...STATED, type: 'session', session: 's', status: 'fine' }],
+    ['a time of another width', { ...STATED, type: 'session', session: 's', time: '2026-01-01T00:00:00Z' }],
+    [
+      'a time that does not exist',
+      { ...STATED, type: 'session', session: 's', time: '2026-02-30T00:00:00.000Z' },
+    ],
+    ['a policy that is an object', { ...STATED, type: 'session', session: 's', policy: {} }],
+    [
+      'an event that supersedes',
+      { ...RECEIPT, scope: { type: 'event', index: 3 }, supersedes: STATED.policy },
+    ],
+    [
+      'a range that supersedes',
+      { ...RECEIPT, scope: { type: 'range', first: 3, count: 1 }, supersedes: STATED.policy },
+    ],
+    ['another scope', { ...RECEIPT, scope: { type: 'sink', sink: 'p' } }],
+    ['a scope by inheritance', { ...RECEIPT, scope: { type: 'toString' } }],
+    ['a scope with a member too many', { ...RECEIPT, scope: { type: 'session', session: 's', call: 'c' } }],
+    ['a scope with the member of another', { ...RECEIPT, scope: { type: 'session', index: 3 } }],
+    ['no scope', { ...RECEIPT, scope: null }],
+    ['a period backwards', { ...RECEIPT, scope: { type: 'period', from: LATER, to: STATED.time } }],
+    ['a period of no length', { ...RECEIPT, scope: { type: 'period', from: LATER, to: LATER } }],
+    [
+      'a period by the second',
+      { ...RECEIPT, scope: { type: 'period', from: '2026-01-01T00:00:00Z', to: LATER } },
+    ],
+  ])('are refused: %s', (_, statement) => {
+    expect(() => formatCollectorBody(statement as never)).toThrow(EnvelopeError);
+    expect(() => parseCollectorBody(Buffer.from(canonical(statement)))).toThrow(EnvelopeError);
   });
 });

@@ -821,7 +821,7 @@ type Answer =
 
 /**
  * The time of a commit: later than every commit before it, whatever the clock says. So entries share a time exactly when
- * they share a commit, and the log itself shows which heads were signed between two of its entries.
+ * they share a commit, and the entries alone show the sizes of the heads that acks sign.
  */
 function nextTime(now: number, head: Head): number {
   return Math.max(now, head.received + 1);
