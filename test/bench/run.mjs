@@ -14,6 +14,7 @@ const BENCHES = [
   'restore',
   'verify',
   'receipt',
+  'export',
 ];
 
 const { values, positionals } = parseArgs({
