@@ -16,6 +16,7 @@ interface Options {
   readonly originPrefix?: string;
   readonly passphraseFile?: string;
   readonly logLevel: (typeof LEVELS)[number];
+  readonly webhookPrivate?: boolean;
   readonly json?: boolean;
 }
 
@@ -82,6 +83,7 @@ export function register(program: Command): void {
         .choices([...LEVELS])
         .default('warn'),
     )
+    .option('--webhook-private', 'let webhooks be plain HTTP, at private addresses, and on this machine')
     .option('--json', 'print one line of JSON when ready')
     .action(serve);
 }

@@ -22,6 +22,8 @@ export interface ServeOptions {
   readonly announce?: ((ready: Announcement) => Promise<void>) | undefined;
   /** Milliseconds between checkpoints of a log that grows. */
   readonly publishIntervalMs?: number | undefined;
+  /** Whether webhooks may be plain HTTP, at private addresses, and on this machine. */
+  readonly webhookPrivate?: boolean | undefined;
 }
 
 export interface Announcement {

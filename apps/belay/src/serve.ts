@@ -27,6 +27,8 @@ import { explainDatabase } from './database-trouble.js';
 import type { RunningService, ServeOptions } from './serve-options.js';
 
 const PUBLISH_INTERVAL_MS = 1000;
+/** What a worker of its own has by default. */
+const EXPORTS = { keepDays: 7, maxBytes: 20 * 1024 ** 3 };
 
 /**
  * Starts everything and returns when requests are taken. What was started is stopped again, newest first: by `close`,
@@ -73,10 +75,12 @@ export async function startService(options: ServeOptions): Promise<RunningServic
     undo.push(() => store.close());
 
     const { service } = collector;
+    const exportDir = join(dataDir, 'exports');
+    const { webhookPrivate = false } = options;
     let isAnnounced = false;
     const gateway = await createGateway(
       {
-        config: { ...GATEWAY_DEFAULTS, host, port },
+        config: { ...GATEWAY_DEFAULTS, host, port, exportDir, webhookPrivate },
         collector: service,
         reader: new Reader(forGateway),
         log,
@@ -97,6 +101,8 @@ export async function startService(options: ServeOptions): Promise<RunningServic
           now: Date.now,
           log,
           intervalMs: options.publishIntervalMs ?? PUBLISH_INTERVAL_MS,
+          exports: { dir: exportDir, ...EXPORTS },
+          webhookPrivate,
         }),
       ],
     );

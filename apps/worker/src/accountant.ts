@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { AccountStore, AccountTurn } from '@belay/db';
 import { Fenced } from '@belay/db';
 import type { LogRecord } from '@belay/log';
@@ -15,6 +16,8 @@ const BATCH = 4_000;
 const TURN_MS = 2_000;
 /** States in memory over all logs; the ones of logs that were quiet longest are given up. */
 const MOST_HELD = 24_000;
+/** Between two tries to get a log's turn. */
+const WAIT_MS = 50;
 /** How often a log is begun anew from its first entry. What is damaged again at once is no damage of what was kept. */
 const ANEW_MS = 10 * 60_000;
 
@@ -93,18 +96,37 @@ export class Accountant {
     }
   }
 
-  /** Judges sessions of a log, as of all that it has now; undefined while another worker has the log. */
-  async judge(log: LogRecord, sessions: readonly string[]): Promise<true | undefined> {
+  /**
+   * Takes in all that a log has now, and then does something with it; undefined while another worker has the log, or
+   * when it went over to one.
+   */
+  async withLog<T>(
+    log: LogRecord,
+    work: (turn: AccountTurn, lane: Lane, evaluator: Evaluator) => Promise<T>,
+  ): Promise<T | undefined> {
     if (this.#busy.has(log.log)) return undefined;
     this.#busy.add(log.log);
     try {
       return await this.#inTurn(log, async (turn, lane) => {
         await this.#reconcile(turn, lane, Number.POSITIVE_INFINITY);
-        await this.#parts.evaluator.judge(turn, lane, sessions);
-        return true as const;
+        return work(turn, lane, this.#parts.evaluator);
       });
     } finally {
       this.#busy.delete(log.log);
+    }
+  }
+
+  /** The same once the log is free. Rejects with the signal's reason when that is aborted while it waits. */
+  async waitForLog<T extends {} | null>(
+    log: LogRecord,
+    signal: AbortSignal,
+    work: (turn: AccountTurn, lane: Lane, evaluator: Evaluator) => Promise<T>,
+  ): Promise<T> {
+    for (;;) {
+      signal.throwIfAborted();
+      const result = await this.withLog(log, work);
+      if (result !== undefined) return result;
+      await sleep(WAIT_MS, undefined, { signal }).catch(() => signal.throwIfAborted());
     }
   }
 

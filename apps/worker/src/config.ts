@@ -19,6 +19,14 @@ export interface WorkerProcessConfig {
   readonly collectorTimeoutMs: number;
   /** `HEALTH_PORT`: `/healthz` on the loopback address. Default 8422; 0 takes a free one. */
   readonly healthPort: number;
+  /** `EXPORT_DIR`: folder that exports are made in and the gateway reads. Unset: this worker makes none. */
+  readonly exportDir: string | undefined;
+  /** `EXPORT_KEEP_DAYS`: an export is removed so many days after it was made. Default 7. */
+  readonly exportKeepDays: number;
+  /** `EXPORT_MAX_MB`: what all exports in the folder may take; past it, making one fails. Default 20480. */
+  readonly exportMaxBytes: number;
+  /** `WEBHOOK_PRIVATE`: 1 lets webhooks be at private addresses, and on this machine. Default 0. */
+  readonly webhookPrivate: boolean;
   /** `LOG_LEVEL`: default info. */
   readonly logLevel: string;
 }
@@ -44,6 +52,10 @@ export function readConfig(env: Environment = process.env): WorkerProcessConfig 
     intervalMs: integer(env, 'PUBLISH_INTERVAL_MS', 1000, 50, 3_600_000),
     collectorTimeoutMs: 1000 * integer(env, 'COLLECTOR_TIMEOUT', 10, 1, 300),
     healthPort: integer(env, 'HEALTH_PORT', 8422, 0, 65_535),
+    exportDir: env['EXPORT_DIR'] || undefined,
+    exportKeepDays: integer(env, 'EXPORT_KEEP_DAYS', 7, 1, 36_600),
+    exportMaxBytes: 1024 * 1024 * integer(env, 'EXPORT_MAX_MB', 20_480, 1, 1024 * 1024 * 1024),
+    webhookPrivate: integer(env, 'WEBHOOK_PRIVATE', 0, 0, 1) === 1,
     logLevel: env['LOG_LEVEL'] || 'info',
   });
 }

@@ -19,7 +19,7 @@ import type {
   ReceiptRow,
   SessionOutcome,
 } from '@belay/db';
-import { canonical, type CoverageStated, parseEntry } from '@belay/envelope';
+import { canonical, type CoverageStated } from '@belay/envelope';
 import { formatVkey } from '@belay/note';
 import {
   deriveSession,
@@ -30,6 +30,7 @@ import {
 } from '@belay/receipt';
 import type { Logger } from 'pino';
 import { EntrySpool } from './entry-spool.js';
+import { citationsOf } from './export-source.js';
 import { type Lane, overdueAt } from './lane.js';
 import type { Publisher } from './publisher.js';
 
@@ -98,12 +99,17 @@ export class Evaluator {
     return epochs.length > 0 || rows.length > 0;
   }
 
-  /** Judges these sessions and sees to it that each has a receipt that says what it came to, open ones too. */
-  async judge(turn: AccountTurn, lane: Lane, names: readonly string[]): Promise<void> {
+  /**
+   * Judges these sessions and sees to it that each has a receipt that says what it came to, open ones too. Returns those
+   * of which that could not be done now.
+   */
+  async judge(turn: AccountTurn, lane: Lane, names: readonly string[]): Promise<string[]> {
+    const left: string[] = [];
     for (let at = 0; at < names.length; at += AT_ONCE) {
       const rows = await turn.sessions(names.slice(at, at + AT_ONCE));
-      await this.#evaluate(turn, lane, rows, true);
+      left.push(...(await this.#evaluate(turn, lane, rows, true)));
     }
+    return left;
   }
 
   async #stateEpochs(turn: AccountTurn, lane: Lane, epochs: readonly KeptEpoch[], now: Date): Promise<void> {
@@ -135,7 +141,8 @@ export class Evaluator {
     lane: Lane,
     rows: readonly AccountSession[],
     force: boolean,
-  ): Promise<void> {
+  ): Promise<string[]> {
+    const left: string[] = [];
     await lane.load(
       turn,
       rows.map(({ session }) => session),
@@ -169,12 +176,13 @@ export class Evaluator {
       judged.push({ row, facts, last, due });
       bytes += facts.statementBytes.length;
       if (bytes < ENOUGH_BYTES) continue;
-      await this.#issueAll(turn, lane, judged, webhooks);
+      left.push(...(await this.#issueAll(turn, lane, judged, webhooks)));
       judged = [];
       bytes = 0;
     }
     if (plain.length > 0) await turn.settle(lane.fence, plain, new Date(this.#parts.now()));
-    if (judged.length > 0) await this.#issueAll(turn, lane, judged, webhooks);
+    if (judged.length > 0) left.push(...(await this.#issueAll(turn, lane, judged, webhooks)));
+    return left;
   }
 
   /** Undefined, and said, for a session that is too large to be judged. */
@@ -217,17 +225,18 @@ export class Evaluator {
     }
   }
 
-  /** Has statements recorded, the log's head published, and receipts issued. */
+  /** Has statements recorded, the log's head published, and receipts issued. Returns the sessions without one. */
   async #issueAll(
     turn: AccountTurn,
     lane: Lane,
     judged: readonly Judged[],
     webhooks: readonly Subscription[],
-  ): Promise<void> {
+  ): Promise<string[]> {
     const { collector, publisher, reader } = this.#parts;
-    const postpone = async (ms: number): Promise<void> => {
+    const postpone = async (ms: number): Promise<string[]> => {
       const sessions = judged.map(({ row }) => row.session);
       await turn.postpone(lane.fence, sessions, new Date(this.#parts.now() + ms));
+      return sessions;
     };
     const todo: Judged[] = [];
     for (const one of judged) todo.push(await this.#found(turn, lane, one));
@@ -275,6 +284,7 @@ export class Evaluator {
     if (outcomes.length > 0) await turn.settle(lane.fence, outcomes, new Date(now));
     for (const { session, ms } of postponed) await turn.postpone(lane.fence, [session], new Date(now + ms));
     if (failed?.status === 'rejected') throw failed.reason;
+    return postponed.map(({ session }) => session);
   }
 
   /** Undefined, and said, for a receipt that can't be made. */
@@ -437,17 +447,6 @@ function dueOf(lane: Lane, statement: SessionStatement, asOf: AsOf, now: Date): 
   }
   const next = times.filter((time) => time > now.getTime());
   return next.length === 0 ? null : new Date(Math.min(...next));
-}
-
-/** The entries that a verdict cites. */
-function citationsOf(bytes: Buffer): number[] {
-  // Most entries are none, and parsing all of them twice takes as long as judging does.
-  if (!bytes.includes('verdict')) return [];
-  const entry = parseEntry(bytes);
-  if (entry.by !== 'sender' || entry.envelope.kind !== 'verdict') return [];
-  return Object.entries(entry.envelope.attrs ?? {}).flatMap(([name, value]) =>
-    name.endsWith('_index') && typeof value === 'number' ? value : [],
-  );
 }
 
 /** Whether the last receipt says all that these facts come to, whenever it was that it was made. */

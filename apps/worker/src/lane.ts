@@ -17,6 +17,8 @@ import { Standing } from '@belay/receipt';
 
 /** States kept in memory of one log; past it all are forgotten and read again as they are needed. */
 const MOST_HELD = 8_000;
+/** States read at a time. */
+const PAGE = 1_000;
 /** How long a status that may pass waits until it is stated, and one that will not; milliseconds. */
 const MAY_PASS_MS = 10_000;
 const WILL_STAY_MS = 1_000;
@@ -37,6 +39,8 @@ interface Named {
   readonly before: number;
   readonly runs: { first: number; last: number }[];
   readonly epochs: Set<string>;
+  /** When the first and the last of its entries in the batch were received. */
+  began: string;
   received: string;
   closing: boolean;
   heard: boolean;
@@ -181,6 +185,21 @@ export class Lane {
     );
   }
 
+  /** Everything of these sinks, if they have at most so many epochs in all. Returns how many they have. */
+  async loadSinks(turn: AccountTurn, sinks: readonly string[], most: number): Promise<number> {
+    await this.#loadChains(turn, sinks);
+    const keys = sinks.flatMap((sink) =>
+      this.coverage
+        .chain(sink)
+        .findings()
+        .epochs.map((epoch) => ({ sink, epoch })),
+    );
+    for (let at = 0; keys.length <= most && at < keys.length; at += PAGE) {
+      await this.#loadEpochs(turn, keys.slice(at, at + PAGE));
+    }
+    return keys.length;
+  }
+
   #account(): AccountState {
     return { v: 1, coverage: this.coverage.state(), standing: [...this.#standingAt] };
   }
@@ -213,7 +232,10 @@ export class Lane {
     return new Map(
       [...sessions].map((session): [string, Named] => {
         const before = this.#kept.knowsSession(session) ? this.coverage.session(session).state().through : -1;
-        return [session, { before, runs: [], epochs: new Set(), received: '', closing: false, heard: false }];
+        return [
+          session,
+          { before, runs: [], epochs: new Set(), began: '', received: '', closing: false, heard: false },
+        ];
       }),
     );
   }
@@ -228,6 +250,7 @@ export class Lane {
     if (run?.last === line.index - 1) run.last = line.index;
     else one.runs.push({ first: line.index, last: line.index });
     one.epochs.add(keyOf(sink, epoch));
+    if (one.began === '') one.began = line.received;
     one.received = line.received;
     if (kind === 'session.close') one.closing = true;
     if (kind === 'verdict') one.heard = true;
@@ -316,16 +339,14 @@ export class Lane {
     const runs: BatchWrite['runs'][number][] = [];
     for (const coverage of touched.sessions) {
       const { session } = coverage;
-      const { before, runs: own, epochs, received, closing, heard } = named.get(session) as Named;
+      const { before, runs: own, epochs, began, received, closing, heard } = named.get(session) as Named;
       const state = coverage.state();
-      const beganIndex = this.coverage.beganAt(session);
-      const began = coverage.beginnings().find(({ index }) => index === beganIndex);
       const soon = heard ? new Date(now.getTime() + WILL_STAY_MS).toISOString() : null;
       sessions.push({
         session,
         state,
-        began: began?.received ?? received,
-        began_index: began?.index ?? (own[0]?.first as number),
+        began,
+        began_index: own[0]?.first as number,
         last: received,
         last_index: own.at(-1)?.last as number,
         due: closing ? now.toISOString() : soon,

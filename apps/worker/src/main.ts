@@ -23,6 +23,11 @@ async function run(config: WorkerProcessConfig): Promise<void> {
     now: Date.now,
     log,
     intervalMs: config.intervalMs,
+    exports:
+      config.exportDir === undefined
+        ? undefined
+        : { dir: config.exportDir, keepDays: config.exportKeepDays, maxBytes: config.exportMaxBytes },
+    webhookPrivate: config.webhookPrivate,
   };
   const module = config.redis
     ? WorkerModule.onRedis({ ...parts, redis: config.redis })

@@ -8,11 +8,15 @@ import type { Logger } from 'pino';
 import { AccountProcessor } from './account.processor.js';
 import { Accountant } from './accountant.js';
 import { Evaluator } from './evaluator.js';
+import { Exports, type ExportsParts } from './exports.js';
 import { JobsProcessor } from './jobs.processor.js';
 import type { WorkerCollector } from './nats-collector.js';
+import { Periods } from './periods.js';
 import { Publisher } from './publisher.js';
-import { InProcessSchedule } from './schedule.js';
+import { InProcessSchedule, type Sweeper } from './schedule.js';
 import { INTERVAL, LOG, PUBLISHER, SCHEDULES } from './tokens.js';
+import { Webhooks } from './webhooks.js';
+import { Work } from './work.js';
 
 /** Most milliseconds between two looks at what waits to be reconciled. */
 const ACCOUNT_MS = 250;
@@ -26,6 +30,10 @@ export interface WorkerParts {
   readonly log: Logger;
   /** Milliseconds between sweeps for checkpoints. */
   readonly intervalMs: number;
+  /** Where exports are made; absent: nowhere, and that is left to other workers. */
+  readonly exports?: Pick<ExportsParts, 'dir' | 'keepDays' | 'maxBytes'> | undefined;
+  /** Whether webhooks may be at private addresses and on this machine. */
+  readonly webhookPrivate: boolean;
 }
 
 /** What a worker does, by the name of the job that pokes it. */
@@ -77,12 +85,21 @@ export class WorkerModule {
 function schedulesOf(parts: WorkerParts, publisher: Publisher, intervalMs: number): Schedules {
   const evaluator = new Evaluator({ ...parts, publisher });
   const accountant = new Accountant({ ...parts, evaluator });
-  const nothing = { sweep: () => Promise.resolve() };
-  return {
-    account: new InProcessSchedule(accountant, intervalMs, parts.log),
-    work: new InProcessSchedule(nothing, intervalMs, parts.log),
-    deliver: new InProcessSchedule(nothing, intervalMs, parts.log),
-  };
+  const periods = new Periods({ ...parts, accountant, publisher });
+  const exports = parts.exports && new Exports({ ...parts, ...parts.exports, accountant, publisher });
+  const work = new Work({
+    ...parts,
+    kinds: { period: periods.make, ...(exports && { export: exports.make }) },
+    tidy: () => exports?.tidy() ?? Promise.resolve(),
+  });
+  const webhooks = new Webhooks({
+    ...parts,
+    deliveries: parts.store.deliveries,
+    allowPrivate: parts.webhookPrivate,
+    random: Math.random,
+  });
+  const on = (sweeper: Sweeper): InProcessSchedule => new InProcessSchedule(sweeper, intervalMs, parts.log);
+  return { account: on(accountant), work: on(work), deliver: on(webhooks) };
 }
 
 /** Starts and stops schedules with the application. */

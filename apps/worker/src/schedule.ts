@@ -5,6 +5,8 @@ const AFTER_FAILURE_MS = 1_000;
 /** What is done again and again. */
 export interface Sweeper {
   sweep(): Promise<void>;
+  /** Ends what goes on beside sweeps. */
+  stop?(): Promise<void>;
 }
 
 /**
@@ -40,6 +42,7 @@ export class InProcessSchedule {
   async stop(): Promise<void> {
     this.#stopping = true;
     this.#wake?.();
+    await this.#sweeper.stop?.();
     await this.#running;
   }
 

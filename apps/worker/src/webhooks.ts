@@ -64,6 +64,11 @@ export class Webhooks {
     }
   }
 
+  /** What is under way is waited for: each for no longer than an attempt takes. */
+  stop(): Promise<void> {
+    return this.idle();
+  }
+
   /** Waits for what is under way. */
   async idle(): Promise<void> {
     await Promise.all(this.#sending);
