@@ -153,7 +153,8 @@ export class Chromium {
     }
     const { method, params } = message;
     if (method === 'Network.requestWillBeSent') {
-      this.requests.push((params?.['request'] as { url: string }).url);
+      const request = params?.['request'] as { url?: string } | undefined;
+      this.requests.push(request?.url ?? 'an address that is not told');
     }
     if (
       method === 'Log.entryAdded' ||
@@ -167,7 +168,7 @@ export class Chromium {
   }
 
   #fail(error: Error): void {
-    for (const { failed } of this.#waiting.values()) failed(error);
+    for (const waiting of this.#waiting.values()) waiting.failed(error);
     this.#waiting.clear();
   }
 }

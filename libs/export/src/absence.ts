@@ -70,7 +70,7 @@ function epochGap({ status, missing, missingOmitted, conflicts }: ReportEpoch): 
   return [
     status,
     ...missing.slice(0, MISSING_NAMED).map((each) => `missing ${missingText(each)}`),
-    ...(more > 0 ? [`${counted(more, 'more gap')}`] : []),
+    ...(more > 0 ? [counted(more, 'more gap')] : []),
     ...(conflicts > 0 ? [counted(conflicts, 'conflict')] : []),
   ].join('; ');
 }

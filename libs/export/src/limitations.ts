@@ -2,7 +2,7 @@
 
 import { coverageGaps, requiredSinks } from './absence.js';
 import type { ReportFacts } from './report-model.js';
-import { counted, figure, timeText, WHAT_THIS_IS } from './report-words.js';
+import { counted, figure, timeText, visible, WHAT_THIS_IS } from './report-words.js';
 
 const ALWAYS: readonly string[] = [
   'That what the entries say is true. An entry shows who said it (by the token and, where there is one, the key), when the collector received it, and that it was not changed since.',
@@ -127,13 +127,13 @@ ${WHAT_THIS_IS}
 
 | | |
 |---|---|
-| Project | ${cell(project.name)} (${cell(project.id)}) |
-| Log | ${cell(log.origin)} |
-| Key of the log | ${cell(log.vkey)} |
-| Root certificate, SHA-256 | ${cell(log.rootFingerprint)} |
-| Scope | ${cell(facts.scope)} |
+| Project | ${inline(project.name)} (${inline(project.id)}) |
+| Log | ${inline(log.origin)} |
+| Key of the log | ${inline(log.vkey)} |
+| Root certificate, SHA-256 | ${inline(log.rootFingerprint)} |
+| Scope | ${inline(facts.scope)} |
 | Entries | ${figure(entries.included)} included, ${figure(entries.omitted)} left out, of ${figure(asOf.size)} |
-| As of | ${cell(timeText(asOf.time))} |
+| As of | ${inline(timeText(asOf.time))} |
 
 Begin with report.html, page one.
 
@@ -184,11 +184,7 @@ const bullets = (sentences: readonly string[]): string =>
   sentences.map((sentence) => `- ${inline(sentence)}`).join('\n');
 
 /** Names are others' words: no line breaks, and nothing that a reader of Markdown takes for markup. */
-export const inline = (text: string): string =>
-  plain(text).replaceAll(/[\\`*_[\]<>#|~&!]/g, (char) => `\\${char}`);
-
-const cell = inline;
-
-const plain = (text: string): string =>
-  // oxlint-disable-next-line no-control-regex -- these are what must not reach a page.
-  text.replaceAll(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, '\ufffd');
+const inline = (text: string): string =>
+  visible(text)
+    .replaceAll(/[\t\n]+/g, ' ')
+    .replaceAll(/[\\`*_[\]<>#|~&!]/g, (char) => `\\${char}`);

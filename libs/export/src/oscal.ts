@@ -6,6 +6,7 @@
 
 import { createHash } from 'node:crypto';
 import type { ControlRow, ReportModel } from './report-model.js';
+import { visible } from './report-words.js';
 
 const OSCAL_VERSION = '1.1.3';
 const PROPERTY_NAMESPACE = 'https://belay.example/ns/oscal';
@@ -39,8 +40,7 @@ const property = (name: string, value: string | number): Property => ({
 });
 
 const oneLine = (text: string): string => {
-  // oxlint-disable-next-line no-control-regex -- these end a line.
-  const line = text.replaceAll(/[\s\u0000-\u001f\u007f-\u009f]+/g, ' ').trim();
+  const line = visible(text).replaceAll(/\s+/g, ' ').trim();
   return line === '' ? '-' : line;
 };
 

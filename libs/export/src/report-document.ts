@@ -402,7 +402,7 @@ function* judged(model: ReportModel): Generator<Block> {
 
 function* absence(model: ReportModel): Generator<Block> {
   const gapNames = coverageGaps(model);
-  yield { block: 'heading', id: 'absence', text: 'Evidence of absence', level: 2, page: true };
+  yield { block: 'heading', id: 'absence', text: 'Evidence of absence', level: 2 };
   yield {
     block: 'text',
     text: '"None" means that the lines of every required sink are all here and that none of them is of this class. Where coverage has a gap the answer is inconclusive: what was not found may be in what is not here.',

@@ -13,7 +13,7 @@ import { type Badge, type Block, type Cell, reportBlocks } from './report-docume
 import type { ReportModel } from './report-model.js';
 import { type Hatch, INKS, type Mark, type Picture, type Shape, TONES } from './report-picture.js';
 import { type Sign, SIGNS } from './report-sign.js';
-import { counted, figure, timeText } from './report-words.js';
+import { counted, timeText } from './report-words.js';
 
 const WIDTH = 595.28;
 const HEIGHT = 841.89;
@@ -237,7 +237,7 @@ class Pen {
 
   #cut(text: string, face: Face, size: number, width: number): string {
     if (this.#width(text, face, size) <= width) return text;
-    const chars = [...text];
+    const chars = Array.from(text);
     let low = 0;
     let high = chars.length;
     while (low < high) {

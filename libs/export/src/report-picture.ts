@@ -165,7 +165,7 @@ const EM = 0.58;
 /** Cut to what fits in `width`, the cut shown. */
 export function fit(text: string, width: number, size: number): string {
   const most = Math.max(4, Math.floor(width / (size * EM)));
-  const chars = [...text];
+  const chars = Array.from(text);
   return chars.length <= most ? text : `${chars.slice(0, most - 1).join('')}…`;
 }
 

@@ -2,26 +2,18 @@
 
 import type { Hatch, Mark, Picture, Shape, Tone } from './report-picture.js';
 import { type Sign, SIGNS } from './report-sign.js';
+import { visible } from './report-words.js';
 
 const TONES: readonly Tone[] = ['good', 'bad', 'warn', 'gap', 'quiet', 'open', 'unsure', 'level'];
 
 /** What a text in the page becomes: nothing in it is markup, and nothing turns the direction of what follows. */
-export function escaped(text: string): string {
-  return (
-    text
-      // oxlint-disable-next-line no-control-regex -- these are what must not reach a page.
-      .replaceAll(
-        /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g,
-        '\ufffd',
-      )
-      .replaceAll(/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, '\ufffd')
-      .replaceAll('&', '&amp;')
-      .replaceAll('<', '&lt;')
-      .replaceAll('>', '&gt;')
-      .replaceAll('"', '&quot;')
-      .replaceAll("'", '&#39;')
-  );
-}
+export const escaped = (text: string): string =>
+  visible(text)
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll('"', '&quot;')
+    .replaceAll("'", '&#39;');
 
 const HATCHES: Readonly<
   Record<Exclude<Hatch, 'solid' | 'hollow'>, { readonly size: number; readonly path: string }>

@@ -72,3 +72,13 @@ export const CONTROL_WORDS: Readonly<Record<ControlRow['result'], string>> = {
 /** The sentence on page one: what this is. */
 export const WHAT_THIS_IS =
   'This report shows what an append-only log holds of the tool calls of AI agents: who said what, what is missing, and what was run again. It was made from the entries and receipts in the same export, and whoever holds the export can make it again and compare every byte.';
+
+/**
+ * What can't be seen, or turns or ends a line, becomes a sign that something is there; line feeds and tabs stay. By
+ * ranges that never change: another version of Unicode must not give another page.
+ */
+export const visible = (text: string): string =>
+  text.replaceAll(
+    /(?![\t\n])[\p{Cc}\p{Cs}\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0001}-\u{e007f}]/gu,
+    '\ufffd',
+  );

@@ -25,7 +25,7 @@ const ATTACKS = [
   'a\u202egnp.exe\u2066 \u200b\ufeff \u0000\u001b[31m\u0085',
   '\ud800 lone \udc00',
   '{contents} ${x} %s \\',
-  `${'x'.repeat(5_000)}`,
+  'x'.repeat(5_000),
 ];
 
 describe('the page', () => {
@@ -115,10 +115,7 @@ describe('the page', () => {
     for (const attack of ATTACKS) {
       const html = renderReport(hostileModel(attack));
       const { text } = readMarkup(html);
-      // oxlint-disable-next-line no-control-regex -- what must not be there.
-      expect(html).not.toMatch(
-        /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/,
-      );
+      expect(html).not.toMatch(/(?!\n)[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{Cf}]/u);
       expect(Buffer.from(html, 'utf8').toString('utf8')).toBe(html);
       if (/^[\x20-\x7e]+$/.test(attack)) expect(text).toContain(attack);
     }
