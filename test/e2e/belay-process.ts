@@ -50,13 +50,19 @@ export class Machine {
     return { ...rest, BELAY_STATE: this.state, XDG_CONFIG_HOME: join(this.root, 'config'), ...more };
   }
 
-  /** Runs one command line to its end. */
-  async belay(args: readonly string[], more: Readonly<Record<string, string>> = {}): Promise<Ran> {
+  /** Runs one command line to its end, with `input` on its standard input. */
+  async belay(
+    args: readonly string[],
+    more: Readonly<Record<string, string>> = {},
+    input = '',
+  ): Promise<Ran> {
     const child = spawn(process.execPath, [BELAY, ...args], {
-      stdio: ['ignore', 'pipe', 'pipe'],
+      stdio: ['pipe', 'pipe', 'pipe'],
       env: this.environment(more),
       cwd: this.root,
     });
+    child.stdin.on('error', () => undefined);
+    child.stdin.end(input);
     let stdout = '';
     let stderr = '';
     child.stdout.on('data', (chunk: Buffer) => (stdout += chunk));

@@ -299,6 +299,158 @@ it('fsck leaves a database alone that a living service uses', async () => {
 });
 
 // Last in the file: it stops the service.
+describe('what sessions come to', () => {
+  const RUN = 'nightly run 7';
+  let project: Registered;
+  let session = '';
+  const asAuditor = (): Record<string, string> => ({
+    BELAY_URL: url,
+    BELAY_AUDITOR_KEY: project.auditor.credential,
+  });
+  const of = (): string[] => ['--project', project.project];
+  /** Answers too, not only what is good: exit code and document. */
+  const asked = async (
+    ...args: string[]
+  ): Promise<{ code: number | null; json: Record<string, unknown> }> => {
+    const { code, stdout } = await machine.belay([...args, '--json'], asAuditor());
+    return { code, json: JSON.parse(stdout) as Record<string, unknown> };
+  };
+
+  beforeAll(async () => {
+    project = await register('sessions', '--replace');
+    await machine.json(['sink', 'declare', 'hook', '--kind', 'hook', '--generate-key', ...of()], asAdmin());
+  });
+
+  it('belay project policy: set as a whole, defaults written out, in force from then on', async () => {
+    const file = join(machine.root, 'project-policy.json');
+    const sessions = [{ kind: 'agent', opens: ['hook'], required: ['hook'] }];
+    writeFileSync(file, JSON.stringify({ sessions, lateness: 0 }));
+    const set = await machine.json<{ policy: object; digest: string; index: number }>(
+      ['project', 'policy', 'set', file, ...of()],
+      asAdmin(),
+    );
+    expect(set.policy).toMatchObject({ sessions, lateness: 0, heartbeat: 60 });
+    expect(await asked('project', 'policy', 'get')).toEqual({ code: 0, json: set });
+    const shown = await machine.belay(['project', 'policy', 'get'], asAuditor());
+    expect(shown.stdout).toMatch(/agent +opened by hook; required: hook/);
+    expect((await asked('project', 'policy', 'get', '--at', '0')).json['digest']).not.toBe(set.digest);
+    writeFileSync(file, JSON.stringify({ latenes: 1 }));
+    const refused = await machine.belay(['project', 'policy', 'set', file, ...of(), '--json'], asAdmin());
+    expect(refused.code).toBe(65);
+    expect(refused.stdout).toContain('latenes');
+  });
+
+  it('a session from its hook: listed, waited for, found by the id of its run and by its first digits', async () => {
+    const env = { BELAY_URL: url, BELAY_SESSION: RUN };
+    const tool = { tool_name: 'Bash', tool_input: { command: 'true' }, tool_use_id: 'toolu_1' };
+    for (const [name, more] of [
+      ['PreToolUse', tool],
+      ['PostToolUse', { ...tool, tool_response: 'done' }],
+      ['SessionEnd', {}],
+    ] as const) {
+      const event = JSON.stringify({ session_id: 'x', hook_event_name: name, ...more });
+      expect(await machine.belay(['hook'], env, event)).toMatchObject({ code: 0 });
+    }
+    expect(await machine.belay(['forward'], { BELAY_URL: url })).toMatchObject({ code: 0 });
+    const { code, json } = await asked('sessions', '--run', RUN, '--wait', '60');
+    expect({ code, json }).toMatchObject({
+      // Nobody has run its call again.
+      code: 2,
+      json: { disposition: 'unverified', settled: true, coverage: 'complete', calls: 1, closed: true },
+    });
+    session = json['session'] as string;
+    const list = await asked('sessions', '--disposition', 'unverified');
+    expect(list.json['sessions']).toMatchObject([{ session }]);
+    expect((await asked('sessions', '--disposition', 'affirmed')).json['sessions']).toEqual([]);
+    const digits = session.slice('hmac-sha256:'.length, 'hmac-sha256:'.length + 8);
+    const page = await machine.belay(['sessions', digits], asAuditor());
+    expect(page).toMatchObject({ code: 2 });
+    expect(page.stdout).toMatch(/hook \(required\) complete/);
+    expect(await asked('sessions', 'abcdef01')).toMatchObject({
+      code: 65,
+      json: { error: { code: 'not_found' } },
+    });
+  });
+
+  it('belay label: an entry of the log, and the session is violated', async () => {
+    const label = await asked('label', '--run', RUN, '--says', 'violated');
+    expect(label).toMatchObject({ code: 0, json: { index: expect.any(Number) as number } });
+    await expect
+      .poll(async () => await asked('sessions', '--run', RUN, '--wait', '20'), { timeout: 60_000 })
+      .toMatchObject({ code: 1, json: { disposition: 'violated', settled: true } });
+    expect((await asked('label', '--run', RUN)).json['labels']).toMatchObject([
+      { index: label.json['index'], says: 'violated', by: project.auditor.id },
+    ]);
+    expect(await machine.belay(['label', '--says', 'violated'], asAuditor())).toMatchObject({ code: 64 });
+  });
+
+  it('belay receipt get: of the session, and of the time in which it began', async () => {
+    const file = join(machine.root, 'session-receipt.json');
+    const got = await asked('receipt', 'get', '--run', RUN, '--wait', '60', '-o', file);
+    expect(got).toMatchObject({ code: 0, json: { file, id: expect.stringMatching(/^rcp_/) as string } });
+    const { payload } = JSON.parse(readFileSync(file, 'utf8')) as { payload: string };
+    const statement = JSON.parse(Buffer.from(payload, 'base64').toString()) as {
+      predicate: { disposition: { status: string } };
+    };
+    expect(statement.predicate.disposition.status).toBe('violated');
+    const alone = await machine.belay(['receipt', 'verify', file, '--key', project.vkey]);
+    expect(alone).toMatchObject({ code: 2 });
+    const period = '2020-01-01..2100-01-01';
+    const whole = join(machine.root, 'period-receipt.json');
+    expect(await asked('receipt', 'get', '--period', period, '--wait', '60', '-o', whole)).toMatchObject({
+      code: 0,
+    });
+    expect(await machine.belay(['receipt', 'get', '--period', '2020..2019'], asAuditor())).toMatchObject({
+      code: 64,
+    });
+  });
+
+  it('belay export: made, brought here, listed, removed', async () => {
+    const file = join(machine.root, 'export.zip');
+    const made = await asked('export', 'create', '--session', session, '-o', file);
+    expect(made).toMatchObject({ code: 0, json: { state: 'done', file } });
+    const { id, bytes } = made.json as { id: string; bytes: number };
+    expect(statSync(file).size).toBe(bytes);
+    expect(await machine.belay(['receipt', 'verify', file, '--key', project.vkey])).toMatchObject({
+      code: 0,
+    });
+    expect((await asked('export', 'list')).json['exports']).toMatchObject([{ id, state: 'done' }]);
+    expect(await asked('export', 'status', id)).toMatchObject({ code: 0, json: { state: 'done' } });
+    const again = join(machine.root, 'again.zip');
+    // What broke off is gone on with.
+    writeFileSync(`${again}.${id}.part`, readFileSync(file).subarray(0, 1_000));
+    expect(await asked('export', 'download', id, '-o', again)).toMatchObject({ code: 0 });
+    expect(readFileSync(again).equals(readFileSync(file))).toBe(true);
+    expect(await asked('export', 'cancel', id)).toMatchObject({ code: 0 });
+    expect(await asked('export', 'download', id, '-o', again)).toMatchObject({ code: 65 });
+    expect(await asked('export', 'status', 'exp_01jd0000000000000000000000')).toMatchObject({ code: 65 });
+  });
+
+  it('belay webhook: added, listed, removed', async () => {
+    const made = await machine.json<{ id: string; secret: string; events: string[] }>(
+      ['webhook', 'add', 'https://hooks.example/belay', '--event', 'session.violated', ...of()],
+      asAdmin(),
+    );
+    expect(made).toMatchObject({
+      secret: expect.stringMatching(/^whsec_/) as string,
+      events: ['session.violated'],
+    });
+    const listed = await machine.json<{ webhooks: object[] }>(['webhook', 'list', ...of()], asAdmin());
+    expect(listed.webhooks).toMatchObject([{ id: made.id, url: 'https://hooks.example/belay' }]);
+    const sent = await machine.json<{ deliveries: object[] }>(
+      ['webhook', 'deliveries', made.id, ...of()],
+      asAdmin(),
+    );
+    expect(sent.deliveries).toEqual([]);
+    expect(await machine.belay(['webhook', 'remove', made.id, ...of()], asAdmin())).toMatchObject({
+      code: 0,
+    });
+    expect(
+      (await machine.json<{ webhooks: object[] }>(['webhook', 'list', ...of()], asAdmin())).webhooks,
+    ).toEqual([]);
+  });
+});
+
 describe('with the service stopped', () => {
   it('stops cleanly when asked', async () => {
     expect(await machine.stop(service.process)).toEqual({ code: 0, signal: null });
