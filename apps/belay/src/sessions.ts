@@ -1,7 +1,7 @@
 /** `belay sessions`: what the sessions of a project have come to, or one of them in full. */
 
 import type { CoverageReply, SessionDetail, SessionList, SessionListed } from '@belay/contracts/http';
-import { reasonText, SESSION_DISPOSITIONS } from '@belay/receipt';
+import { memberReasonTexts, SESSION_DISPOSITIONS } from '@belay/receipt';
 import { type Command, Option } from 'commander';
 import { type Audited, asAuditor, type AuditorOptions, auditorOptions } from './auditor.js';
 import { readConfig } from './config.js';
@@ -166,8 +166,7 @@ function page(detail: SessionDetail, members: readonly Member[], style: Style): 
 function memberText(member: Member, style: Style): string {
   const { sink, required, status, reasons } = member;
   const mark = status === 'complete' ? style.good(status) : style.bad(status);
-  const why =
-    status === 'complete' ? '' : `: ${reasonText({ reason: 'coverage', sink, status, because: reasons })}`;
+  const why = reasons.length === 0 ? '' : `: ${memberReasonTexts(reasons).join('; ')}`;
   return `${printable(sink)}${required ? ' (required)' : ''} ${mark}${printable(why)}`;
 }
 
