@@ -2625,8 +2625,9 @@ class Verification:
         if self.receipts is None:
             return
         del self.found["receipts"]  # whether its checkpoints are of these entries is still to come
-        self.walk = self.run("entries", self._entries)
-        if self.walk is None:
+        self.walked = False
+        self.run("entries", self._entries)
+        if not self.walked:
             return
         self.run("tree", self._tree)
         self.run("filter", self._filter)
@@ -2814,8 +2815,16 @@ class Verification:
     # -- entries
 
     def _entries(self):
-        walk = Walk(self)
+        walk = self.walk = Walk(self)
         walk.go()
+        self.walked = True
+        genesis = walk.genesis
+        if genesis is None:
+            raise Malformed("a log begins with its genesis entry")
+        if genesis["vkey"] != self.vkey:
+            raise Malformed("the genesis entry names another key")
+        if (genesis["project"], genesis["name"]) != (self.project["id"], self.project["name"]):
+            raise Malformed("the genesis entry names another project")
         return "%d entries, %d left out" % (walk.included, walk.omitted), walk
 
     def _tree(self):
@@ -2873,7 +2882,6 @@ class Verification:
                 if stated != last.get(scope):
                     raise Malformed("%s does not supersede the one before it" % receipt.what)
             last[scope] = receipt.digest
-            receipt.index = index
         return "%d, in the order in which the log issued them" % len(wanted), None
 
     def _statements(self):
@@ -2907,9 +2915,9 @@ class Verification:
         if walk.events_fault is not None:
             raise Malformed(walk.events_fault)
         chosen = walk.chosen()
+        self._same("sessions.csv", self._session_rows(chosen))
         if len(chosen) != self.counts["sessions"]:
             raise Malformed("%d sessions, and the manifest counts %d" % (len(chosen), self.counts["sessions"]))
-        self._same("sessions.csv", self._session_rows(chosen))
         return "keys.json, chain.pem, events.csv and sessions.csv are made again and the same", None
 
     def _same(self, name, parts):
@@ -2921,6 +2929,7 @@ class Verification:
 
     def _session_rows(self, chosen):
         yield csv_row(SESSION_COLUMNS)
+        issued = {said["receipt"]: index for index, said in self.walk.issued}
         receipts = {}
         for receipt in self.receipts:
             if receipt.session is not None:
@@ -2949,7 +2958,7 @@ class Verification:
                     statement_time=coverage["time"],
                     statement=coverage["statement"],
                     receipt=receipt.digest,
-                    receipt_index=receipt.index,
+                    receipt_index=issued.get(receipt.digest),
                     supersedes=receipt.supersedes,
                 )
                 row.update(made["authority"]["levels"])
@@ -2983,6 +2992,9 @@ class Verification:
             receipt.finish_period(self.walk, self)
             if receipt.fault is not None:
                 raise Malformed("%s, for a period: %s" % (receipt.what, receipt.fault))
+        others = sum(1 for receipt in own if receipt.counts_others)
+        if others:
+            raise Undecided("%d of %d count sessions that are not part of this export" % (others, len(own)))
         return "%d receipts, made again from the entries" % len(own), None
 
 
@@ -3053,7 +3065,8 @@ class Receipt:
     def __init__(self, line, offset, what, v):
         self.what, self.offset, self.length = what, offset, len(line)
         self.digest = digest_of(line)
-        self.index = self.partial = None
+        self.partial = None
+        self.counts_others = False
         self.fault = "its statement was not made again"
         envelope = Envelope(line, what)
         self.payload_digest = sha256(envelope.payload)
@@ -3186,6 +3199,9 @@ class Receipt:
         if self.partial is None:
             return
         names, right = self.partial
+        if not all(map(walk.is_chosen, names)):
+            self.counts_others, self.fault = True, None
+            return
         by_digest = {receipt.digest: receipt for receipt in v.receipts}
         last = {}
         for index, said in walk.issued:
@@ -3440,16 +3456,17 @@ class Walk:
         self.included = self.omitted = 0
         self.roots = {0: EMPTY_ROOT}
         self.root = None
-        self.sessions = {}  # chosen ones that an entry names, in the order in which they began
+        self.sessions = {}  # chosen ones that an entry names, in the order of these entries
         self.whole = set()  # epochs in which a chosen session is named
         self.issued, self.stated = [], []
         self.made = {}
         self.events = Comparison(self.archive, "events.csv")
         self.events_fault = None
         self._sinks, self._tokens, self._auditors, self._policies = [], [], [], []
-        self._genesis = None
+        self.genesis = None
         self._cache = {}
         self._file = verification.archive.file
+        self._evaluated = False
         self._names = None
         if verification.asked == "sessions":
             self._names = set(verification.request["sessions"])
@@ -3468,9 +3485,16 @@ class Walk:
             return self.is_chosen(scope["session"])
         return scope["type"] == "period" and self._names is None
 
+    def _begin(self):
+        """As of E: with which entry each session began."""
+        self._evaluated = True
+        for name, named in self.sessions.items():
+            named.began = self.log.began(name) or self.log.sessions[name].story
+
     def chosen(self):
         """Names in the order of sessions.csv."""
-        return list(self.sessions) + sorted(set() if self._names is None else self._names - set(self.sessions))
+        began = sorted(self.sessions, key=lambda name: self.sessions[name].began[0])
+        return began + sorted(set() if self._names is None else self._names - set(self.sessions))
 
     def _plan(self):
         """What has to be made as of which size: {size: {(type, who..., time)}}. Only looks; what it finds is read strictly later."""
@@ -3521,6 +3545,8 @@ class Walk:
                 raise Malformed("entry %d has no second line" % n)
             if n >= v.size:
                 raise Malformed("more entries than the checkpoint covers")
+            if n >= v.evaluated and not self._evaluated:
+                self._begin()
             while due < len(sizes) and sizes[due] <= n:
                 self._make(sizes[due], plan[sizes[due]])
                 due += 1
@@ -3550,6 +3576,8 @@ class Walk:
             if sizes[due] <= n:
                 self._make(sizes[due], plan[sizes[due]])
             due += 1
+        if not self._evaluated:
+            self._begin()
         self.root = fold(stack)
         self.roots[n] = self.root
         if not self.events.end():
@@ -3596,11 +3624,7 @@ class Walk:
             return
         kind = entry.kind
         if kind == "log.genesis":
-            self._genesis = said
-            if said["vkey"] != v.vkey or said["project"] != v.project["id"] or said["name"] != v.project["name"]:
-                raise Malformed("the genesis entry names another key or project")
-            if said["x5c"] != [digest_of(der) for der in v.x5c]:
-                raise Malformed("the genesis entry names other certificates")
+            self.genesis = said
         if kind in ("log.genesis", "policy.set"):
             policy = said["policy"]
             if isinstance(policy, str):
@@ -3633,8 +3657,8 @@ class Walk:
 
     def keys(self, origin, vkey, x5c):
         log = {"origin": origin, "vkey": vkey}
-        if self._genesis is not None:
-            log["ackKey"] = self._genesis["ackKey"]
+        if self.genesis is not None:
+            log["ackKey"] = self.genesis["ackKey"]
         return {
             "v": 1,
             "log": log,

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import { formatStatement, LogCoverage } from '@belay/coverage';
+import { canonical, type CollectorBody } from '@belay/envelope';
 import { privateKeyObject, rawPublicKey } from '@belay/keys';
 import { CompactRange, leafHash } from '@belay/merkle';
 import { ackName, formatCheckpoint, formatVkey, signNote } from '@belay/note';
@@ -35,8 +36,24 @@ const LOG = { origin: ORIGIN, vkey: KEY, x5c: X5C };
 
 export const sha256 = (bytes: Buffer): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
 
-/** What is done to a receipt's payload before it is signed: nothing, for an honest log. */
-export type Forge = (payload: Buffer) => Buffer;
+/** JSON of which a test knows what is in it. */
+export type Loose = Record<string, never>;
+
+/** What a log does to what it states and signs; nothing, when it is honest. */
+export interface Lies {
+  /** Of a receipt's payload. */
+  readonly receipt?: (statement: Loose) => void;
+  /** Of a `coverage.stated`. */
+  readonly statement?: (body: Loose) => void;
+  /** Of a `receipt.issued`. */
+  readonly issued?: (body: Loose) => void;
+}
+
+function lied(body: CollectorBody, lie?: (body: Loose) => void): CollectorBody {
+  const copy = JSON.parse(JSON.stringify(body)) as Loose;
+  lie?.(copy);
+  return copy as unknown as CollectorBody;
+}
 
 /** A log with the statements, receipts and heads that a service would have made, and some that one would not. */
 export class Account {
@@ -84,7 +101,7 @@ export class Account {
   }
 
   /** A statement on every session and the first epochs, after `between` a head over them, and receipts on that. */
-  settle(later: number, between: () => void = () => undefined, forge: Forge = (payload) => payload): void {
+  settle(later: number, between: () => void = () => undefined, lies: Lies = {}): void {
     const { log } = this;
     const { coverage, standing } = this.#taken();
     const asOf = { size: log.bytes.length, time: new Date(log.now + later * 1_000).toISOString() };
@@ -103,39 +120,21 @@ export class Account {
     for (const statement of epochs) {
       const { sink, epoch, status, policy } = statement;
       const digest = sha256(formatStatement(statement));
-      log.state({
-        kind: 'coverage.stated',
-        v: 1,
-        type: 'epoch',
-        sink,
-        epoch,
-        statement: digest,
-        ...asOf,
-        status,
-        policy,
-      });
+      const said = { type: 'epoch' as const, sink, epoch, statement: digest, ...asOf, status, policy };
+      log.state(lied({ kind: 'coverage.stated', v: 1, ...said }, lies.statement));
     }
     const entries = made.map(({ session, statement, statementDigest }) => {
       const { status, policy } = statement;
-      const index = log.state({
-        kind: 'coverage.stated',
-        v: 1,
-        type: 'session',
-        session,
-        statement: statementDigest,
-        ...asOf,
-        status,
-        policy,
-      });
+      const said = { type: 'session' as const, session, statement: statementDigest, ...asOf, status, policy };
+      const index = log.state(lied({ kind: 'coverage.stated', v: 1, ...said }, lies.statement));
       return { index, statement: statementDigest };
     });
     const head = this.head();
     made.forEach((facts, n) => {
       const { session } = facts;
-      const payload = forge(
-        sessionReceiptPayload(facts, LOG, head, entries[n] as (typeof entries)[0], this.#last.get(session)),
-      );
-      this.#issue({ type: 'session', session }, session, payload, head);
+      const stated = entries[n] as (typeof entries)[0];
+      const payload = sessionReceiptPayload(facts, LOG, head, stated, this.#last.get(session));
+      this.#issue({ type: 'session', session }, session, payload, head, lies);
     });
   }
 
@@ -144,18 +143,15 @@ export class Account {
     key: string,
     payload: Buffer,
     head: PublishedHead,
+    lies: Lies,
   ): void {
-    const bytes = signPayload(payload, signer);
+    const statement = JSON.parse(payload.toString()) as Loose;
+    lies.receipt?.(statement);
+    const bytes = signPayload(Buffer.from(canonical(statement)), signer);
     const digest = sha256(bytes);
     const supersedes = this.#last.get(key);
-    this.log.state({
-      kind: 'receipt.issued',
-      v: 1,
-      receipt: digest,
-      scope,
-      asOf: head.size,
-      ...(supersedes === undefined ? {} : { supersedes }),
-    });
+    const said = { scope, asOf: head.size, ...(supersedes === undefined ? {} : { supersedes }) };
+    this.log.state(lied({ kind: 'receipt.issued', v: 1, receipt: digest, ...said }, lies.issued));
     this.#last.set(key, digest);
     this.receipts.push(bytes);
     const opened = parseAnyReceipt(bytes);
@@ -163,7 +159,7 @@ export class Account {
   }
 
   /** A receipt of a period. */
-  period(from: string, to: string, forge: Forge = (payload) => payload): void {
+  period(from: string, to: string, lies: Lies = {}): void {
     const { log } = this;
     const { coverage } = this.#taken();
     const asOf = { size: log.bytes.length, time: new Date(log.now + 60_000).toISOString() };
@@ -188,8 +184,9 @@ export class Account {
     this.#issue(
       { type: 'period', from, to },
       key,
-      forge(periodReceiptPayload(facts, LOG, head, this.#last.get(key))),
+      periodReceiptPayload(facts, LOG, head, this.#last.get(key)),
       head,
+      lies,
     );
   }
 
@@ -277,7 +274,7 @@ export class Account {
 }
 
 /** An account of a script's log: receipts in the middle and at the end, where late evidence made new ones. */
-export function accountOf({ policy, good, acts, later, cut, tidy }: Script, forge?: Forge): Account {
+export function accountOf({ policy, good, acts, later, cut, tidy }: Script, lies?: Lies): Account {
   const account = new Account(policy);
   const { course } = account;
   if (good > 0) course.honest(good, 'run-1');
@@ -289,10 +286,10 @@ export function accountOf({ policy, good, acts, later, cut, tidy }: Script, forg
   if (tidy) for (const sink of course.sinks) sink.stated('epoch.close');
   const from = course.log.entries[Math.floor(course.log.entries.length / 4)]?.line.received as string;
   const to = new Date(course.log.now).toISOString();
-  account.period('2026-01-01T00:00:00.000Z', to, forge);
-  account.settle(later, undefined, forge);
-  account.period('2026-01-01T00:00:00.000Z', to, forge);
-  if (from < to) account.period(from, to, forge);
+  account.period('2026-01-01T00:00:00.000Z', to, lies);
+  account.settle(later, undefined, lies);
+  account.period('2026-01-01T00:00:00.000Z', to, lies);
+  if (from < to) account.period(from, to, lies);
   return account;
 }
 
