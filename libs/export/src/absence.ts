@@ -45,6 +45,7 @@ export function coverageGaps(facts: ReportFacts): readonly string[] {
 function sinkGaps(sink: ReportSink): readonly string[] {
   const name = sink.sink;
   const epochs = sink.epochs.filter(({ status }) => status !== 'complete');
+  const unsigned = sink.epochs.reduce((sum, each) => sum + (each.unsigned ?? 0), 0);
   return [
     ...(sink.keyed
       ? []
@@ -56,6 +57,7 @@ function sinkGaps(sink: ReportSink): readonly string[] {
       ? [`${name}: ${counted(sink.miscounted, 'run')} whose counter does not follow`]
       : []),
     ...epochs.map((epoch) => `${name}, epoch ${epoch.epoch}: ${epochGap(epoch)}`),
+    ...(unsigned > 0 && sink.keyed ? [`${name}: ${counted(unsigned, 'line')} not signed under its key`] : []),
     ...(sink.epochsOmitted > 0
       ? [`${name}: ${counted(sink.epochsOmitted, 'more epoch')} than this report lists`]
       : []),
@@ -82,14 +84,14 @@ export function absenceRows(facts: ReportFacts): readonly AbsenceRow[] {
   const gaps = coverageGaps(facts);
   const { denials, unjudgedCalls, agentLines, missing, conflicts } = facts.found;
   const unjudged =
-    unjudgedCalls > 0 ? [`${counted(unjudgedCalls, 'call')} without a verdict, which could have failed`] : [];
+    unjudgedCalls > 0 ? [`${counted(unjudgedCalls, 'call')} not judged, which could have failed`] : [];
   const undecided =
     facts.verdicts.UNVERIFIED > 0
       ? [`${counted(facts.verdicts.UNVERIFIED, 'verdict')} UNVERIFIED, which could not be decided`]
       : [];
   return [
     row('verdict FAIL', facts.verdicts.FAIL, [...unjudged, ...undecided, ...gaps]),
-    row('call without a verdict', unjudgedCalls, gaps),
+    row('call that was not judged (neither run again nor labelled)', unjudgedCalls, gaps),
     row('denied operation (the boundary of the sandbox refused it)', denials, gaps),
     row('missing line that nothing accounts for', missing.undisclosed, gaps),
     row('line that its sink says it dropped or filtered', missing.dropped + missing.filtered, gaps),

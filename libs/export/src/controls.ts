@@ -203,8 +203,8 @@ const sinkText = ({ sinks }: ReportFacts): string => {
   return `${figure(complete)} of ${counted(sinks.length, 'sink')} complete`;
 };
 
-const verdictText = ({ verdicts: { PASS, WARN, FAIL, UNVERIFIED }, found }: ReportFacts): string =>
-  `verdicts: ${figure(PASS)} PASS, ${figure(WARN)} WARN, ${figure(FAIL)} FAIL, ${figure(UNVERIFIED)} UNVERIFIED; ${counted(found.unjudgedCalls, 'call')} without one`;
+const verdictText = ({ verdicts: { PASS, WARN, FAIL, UNVERIFIED }, found, calls }: ReportFacts): string =>
+  `verdicts: ${figure(PASS)} PASS, ${figure(WARN)} WARN, ${figure(FAIL)} FAIL, ${figure(UNVERIFIED)} UNVERIFIED; ${figure(found.unjudgedCalls)} of ${counted(calls, 'call')} not judged`;
 
 const dispositionText = ({ dispositions }: ReportFacts): string =>
   `sessions: ${Object.entries(dispositions)

@@ -64,7 +64,7 @@ function ownLimitations(facts: ReportFacts): readonly string[] {
     ),
     ...when(
       unverified + unjudgedCalls > 0,
-      `That ${counted(unverified, 'unverified session')} did what is on record; ${counted(unjudgedCalls, 'call')} without a verdict.`,
+      `That ${counted(unverified, 'unverified session')} did what is on record; ${counted(unjudgedCalls, 'call')} ${unjudgedCalls === 1 ? 'was' : 'were'} not judged.`,
     ),
     ...when(
       same + unknown > 0,

@@ -29,6 +29,8 @@ export interface ReportEpoch {
   }[];
   readonly missingOmitted: number;
   readonly conflicts: number;
+  /** Lines that were not signed under a declared key: `unsigned` of the epoch's statement. Absent: not told. */
+  readonly unsigned?: number | undefined;
 }
 
 export interface ReportSink {
@@ -52,7 +54,7 @@ export interface ReportSink {
 export interface FoundCounts {
   /** Entries of kind `denial`. */
   readonly denials: number;
-  /** Calls of the sessions that no verdict is about. */
+  /** Calls of the sessions that are neither replayed nor adjudicated; a verdict UNVERIFIED judges nothing. */
   readonly unjudgedCalls: number;
   /** Entries written under a token of role `agent`. */
   readonly agentLines: number;

@@ -94,9 +94,6 @@ export const CONTROL_MARKS: Readonly<Record<ControlRow['result'], Mark>> = {
   not_shown: mark('quiet', 'hollow', 'dash'),
 };
 
-/** Of calls that nobody judged. */
-const NO_VERDICT = mark('quiet', 'hollow', 'dash');
-
 export type Ink = 'ink' | 'soft' | 'line' | 'page';
 
 export type Shape =
@@ -245,11 +242,12 @@ export const dispositionPicture = ({ dispositions }: ReportFacts): Picture =>
     })),
   );
 
-export const verdictPicture = ({ verdicts, found }: ReportFacts): Picture =>
-  bars('verdicts', 'Verdicts by status, and calls without one', [
-    ...VERDICT_ORDER.map((word) => ({ word, count: verdicts[word], mark: VERDICT_MARKS[word] })),
-    { word: 'no verdict', count: found.unjudgedCalls, mark: NO_VERDICT },
-  ]);
+export const verdictPicture = ({ verdicts }: ReportFacts): Picture =>
+  bars(
+    'verdicts',
+    'Verdicts by status',
+    VERDICT_ORDER.map((word) => ({ word, count: verdicts[word], mark: VERDICT_MARKS[word] })),
+  );
 
 export const levelPicture = ({ levels }: ReportFacts): Picture =>
   bars(

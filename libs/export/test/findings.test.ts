@@ -51,6 +51,13 @@ describe('absence', () => {
       ['counter does not follow', withSinks((sink) => ({ ...sink, miscounted: 1, status: 'conflict' }))],
       ['nothing was received', withSinks((sink) => ({ ...sink, epochs: [], status: 'silent' }))],
       ['7 more epochs', withSinks((sink) => ({ ...sink, epochsOmitted: 7 }))],
+      [
+        '4 lines not signed',
+        withSinks((sink) => ({
+          ...sink,
+          epochs: sink.epochs.slice(0, 1).map((epoch) => ({ ...epoch, unsigned: 4 })),
+        })),
+      ],
       ['silent', withSinks((sink) => ({ ...sink, status: 'silent' }))],
       ['1 session of', clean({ coverage: { ...clean().coverage, open: 1 } })],
       [
@@ -92,7 +99,7 @@ describe('absence', () => {
     const unjudged = clean({ found: { ...clean().found, unjudgedCalls: 2 } });
     expect(absenceOf(unjudged, /FAIL/)).toMatchObject({
       result: 'inconclusive',
-      because: ['2 calls without a verdict, which could have failed'],
+      because: ['2 calls not judged, which could have failed'],
     });
     const undecided = clean({ verdicts: { ...clean().verdicts, UNVERIFIED: 1 } });
     expect(absenceOf(undecided, /FAIL/).because).toEqual([
