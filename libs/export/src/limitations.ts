@@ -62,9 +62,10 @@ function ownLimitations(facts: ReportFacts): readonly string[] {
       open > 0,
       `How ${counted(open, 'session')} ended that ${open === 1 ? 'was' : 'were'} still open at size ${figure(facts.asOf.size)}.`,
     ),
+    ...when(unverified > 0, `That ${counted(unverified, 'unverified session')} did what is on record.`),
     ...when(
-      unverified + unjudgedCalls > 0,
-      `That ${counted(unverified, 'unverified session')} did what is on record; ${counted(unjudgedCalls, 'call')} ${unjudgedCalls === 1 ? 'was' : 'were'} not judged.`,
+      unjudgedCalls > 0,
+      `What ${counted(unjudgedCalls, 'call')} did that ${unjudgedCalls === 1 ? 'was' : 'were'} not judged: neither run again nor labelled by an auditor.`,
     ),
     ...when(
       same + unknown > 0,
@@ -153,7 +154,8 @@ ${files.map(([name, what]) => `| ${name} | ${what} |`).join('\n')}
        belay receipt verify EXPORT.zip --key 'THE KEY FROM STEP 1'
        python3 verify.py EXPORT.zip --key 'THE KEY FROM STEP 1'
 
-   The second one needs Python and openssl, and nothing else. Each names every check that it makes and ends in
+   The second one needs Python and openssl, and nothing else. When it is the root certificate that you know, give
+   \`--root ROOT.pem\` in place of the key (to the second one \`--origin\` with the name of the log too). Each names every check that it makes and ends in
    \`VALID\` (exit code 0), \`INVALID\` (1) or \`INDETERMINATE\` (2). Without a key of your own the best answer is
    \`INDETERMINATE\`. One changed byte anywhere gives \`INVALID\`.
 3. **Read what it does not prove**, in LIMITATIONS.md, before you rely on it.

@@ -482,10 +482,14 @@ interface TimeScale {
   span(epoch: ReportEpoch): { readonly x: number; readonly width: number };
 }
 
-const MINUTE = 60_000;
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 const STEPS = [
+  SECOND,
+  5 * SECOND,
+  15 * SECOND,
   MINUTE,
   5 * MINUTE,
   15 * MINUTE,
@@ -535,7 +539,12 @@ function timeScale({ sinks }: ReportFacts): TimeScale {
       const text = new Date(time).toISOString();
       ticks.push({
         x: place(time),
-        text: step >= DAY ? text.slice(0, 10) : text.slice(5, 16).replace('T', ' '),
+        text:
+          step >= DAY
+            ? text.slice(0, 10)
+            : step >= MINUTE
+              ? text.slice(5, 16).replace('T', ' ')
+              : text.slice(11, 19),
       });
     }
   }
