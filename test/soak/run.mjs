@@ -11,6 +11,7 @@ const { status } = spawnSync(
     'test/fault',
     'libs/log',
     'libs/coverage',
+    'libs/export',
     'libs/db/test/log-store.test.ts',
     'libs/snapshot/test/capture-oracle.test.ts',
     'libs/snapshot/test/store.test.ts',

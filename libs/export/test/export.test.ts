@@ -1,9 +1,18 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type ExaminedExport, verifyExport } from '@belay/export';
-import { EXAMPLE_SESSIONS, exampleLog } from '@belay/testkit/export';
+import {
+  buildExport,
+  type ExaminedExport,
+  type ExportRequest,
+  type ExportSource,
+  normaliseRequest,
+  verifyExport,
+} from '@belay/export';
+import { renderPdf } from '@belay/export/pdf';
+import { EXAMPLE_SESSIONS, ExportCast, ExportLog, exampleLog } from '@belay/testkit/export';
 import { afterAll, describe, expect, test } from 'vitest';
+import { openExport } from './resigned.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'belay-export-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -13,6 +22,38 @@ const wrong = ({ report }: ExaminedExport): unknown => report.checks.filter(({ s
 
 const world = await exampleLog();
 const pins = { key: world.signer.vkey };
+const { affirmed, violated, incomplete, contested, late, labelled, open } = EXAMPLE_SESSIONS;
+
+/** Which entries an export has to have, told from the page and not from the selection's code. */
+function expectedEntries(chosen: ReadonlySet<string>): Set<number> {
+  const { entries } = world.log;
+  const sent = entries.flatMap((entry) => (entry.by === 'sender' ? entry : []));
+  const keyOf = ({ envelope }: (typeof sent)[number]): string => `${envelope.sink} ${envelope.epoch}`;
+  const names = (entry: (typeof sent)[number]): boolean => chosen.has(entry.envelope.session ?? '');
+  const whole = new Set(sent.filter(names).map(keyOf));
+  const sinks = new Set(sent.filter((entry) => whole.has(keyOf(entry))).map(({ envelope }) => envelope.sink));
+  for (const entry of entries) {
+    if (entry.by === 'collector' && entry.statement.kind === 'sink.declared') sinks.add(entry.statement.sink);
+  }
+  const expected = new Set(entries.flatMap(({ by, line }) => (by === 'collector' ? line.index : [])));
+  for (const key of new Set(sent.map(keyOf))) {
+    const own = sent.filter((entry) => keyOf(entry) === key);
+    const told = own.filter(({ line }) => line.conflict === undefined);
+    const opening = ({ envelope }: (typeof sent)[number]): boolean =>
+      envelope.kind === 'epoch.open' && envelope.seq === 1;
+    const some = whole.has(key)
+      ? own
+      : sinks.has(own[0]?.envelope.sink ?? '')
+        ? [told[0], told.find(opening), told.find((entry) => !opening(entry))]
+        : [];
+    for (const entry of some) if (entry !== undefined) expected.add(entry.line.index);
+  }
+  for (const { envelope } of sent.filter((entry) => names(entry) && entry.envelope.kind === 'verdict')) {
+    for (const name of ['pre_index', 'call_index', 'result_index'])
+      expected.add(envelope.attrs?.[name] as number);
+  }
+  return expected;
+}
 
 describe('an export', () => {
   test('of everything is made and verified, and says what its sessions came to', async () => {
@@ -21,29 +62,212 @@ describe('an export', () => {
     expect(wrong(examined)).toEqual([]);
     expect(examined.report.verdict).toBe('VALID');
     expect(examined.model).toEqual(built.model);
-    const { model } = built;
+    const { model, manifest } = built;
     expect(
       Object.fromEntries(model.sessions.map(({ session, disposition }) => [session, disposition])),
     ).toEqual({
-      [EXAMPLE_SESSIONS.affirmed]: 'affirmed',
-      [EXAMPLE_SESSIONS.violated]: 'violated',
-      [EXAMPLE_SESSIONS.incomplete]: 'incomplete',
-      [EXAMPLE_SESSIONS.contested]: 'contested',
-      [EXAMPLE_SESSIONS.late]: 'affirmed',
-      [EXAMPLE_SESSIONS.labelled]: 'affirmed',
-      [EXAMPLE_SESSIONS.open]: 'incomplete',
+      [affirmed]: 'affirmed',
+      [violated]: 'violated',
+      [incomplete]: 'incomplete',
+      [contested]: 'contested',
+      [late]: 'affirmed',
+      [labelled]: 'affirmed',
+      [open]: 'incomplete',
     });
+    expect(manifest.counts).toEqual({
+      entries: world.size,
+      omitted: 0,
+      receipts: world.receipts.length,
+      sessions: 7,
+    });
+    expect(model.found).toMatchObject({ agentLines: 2, missing: { undisclosed: 1 }, conflicts: 1 });
+    expect(model.labels).toBe(1);
+    expect(model.sinks.map(({ sink, declared }) => [sink, declared])).toEqual([
+      ['curl', false],
+      ['hook', true],
+      ['proxy', true],
+      ['verifier', true],
+    ]);
   });
 
-  test.each([
-    ['sessions', { sessions: [EXAMPLE_SESSIONS.violated, EXAMPLE_SESSIONS.late].sort() }],
-    ['a period', { period: { from: '2026-01-01T00:00:20.000Z', to: '2026-01-01T00:01:10.000Z' } }],
-  ])('of %s', async (_, request) => {
+  test('has the same bytes each time', async () => {
+    await world.export(path);
+    const again = join(folder, 'again.zip');
+    await world.export(again);
+    expect(readFileSync(again).equals(readFileSync(path))).toBe(true);
+  });
+
+  test.each<[string, ExportRequest, readonly string[]]>([
+    ['one session', { sessions: [affirmed] }, [affirmed]],
+    ['sessions', { sessions: [late, violated].sort() }, [violated, late]],
+    ['all sessions', { sessions: Object.values(EXAMPLE_SESSIONS).sort() }, Object.values(EXAMPLE_SESSIONS)],
+    [
+      'a period',
+      { period: { from: '2026-01-01T00:00:14.000Z', to: '2026-01-01T00:00:59.000Z' } },
+      [violated, incomplete, contested, late],
+    ],
+    [
+      'a period of nothing',
+      { period: { from: '2025-01-01T00:00:00.000Z', to: '2025-01-02T00:00:00.000Z' } },
+      [],
+    ],
+  ])('of %s has what belongs to it and proves how much it left out', async (_, request, chosen) => {
     const built = await world.export(path, request);
     const examined = await verifyExport(path, pins);
     expect(wrong(examined)).toEqual([]);
     expect(examined.report.verdict).toBe('VALID');
     expect(examined.model).toEqual(built.model);
-    expect(built.manifest.counts).toEqual({});
+    const expected = expectedEntries(new Set(chosen));
+    const { files } = await openExport(path);
+    const included = (files.get('entries.ndjson') as Buffer)
+      .toString()
+      .split('\n')
+      .flatMap((line) => /^\{(?:"conflict":\d+,)?"index":(\d+),/.exec(line)?.[1] ?? [])
+      .map(Number);
+    expect(included).toEqual([...expected].sort((a, b) => a - b));
+    expect(built.manifest.counts).toMatchObject({
+      entries: expected.size,
+      omitted: world.size - expected.size,
+      sessions: chosen.length,
+    });
+    const rows = (files.get('sessions.csv') as Buffer).toString().split('\r\n').slice(1, -1);
+    expect(rows.map((row) => row.split(',')[0])).toEqual(chosen);
+    const receipts = world.receipts.filter(
+      ({ scope }) => scope.type === 'session' && chosen.includes(scope.session),
+    );
+    expect((files.get('receipts.ndjson') as Buffer).toString()).toBe(
+      receipts.map(({ bytes }) => `${bytes.toString()}\n`).join(''),
+    );
+  });
+
+  test('of a session that does not occur says so, and is undecided', async () => {
+    await world.export(path, { sessions: ['run-0', affirmed] });
+    const { report } = await verifyExport(path, pins);
+    expect(report.verdict).toBe('INDETERMINATE');
+    expect(report.checks.find(({ name }) => name === 'sessions')).toMatchObject({
+      status: 'undecided',
+      detail: '1 without a receipt, such as run-0',
+    });
+  });
+
+  test('is about sessions that were named when they were looked for, not about those that came while it was made', async () => {
+    const busy = await ExportLog.create();
+    const cast = new ExportCast(busy);
+    cast.session('run-1');
+    busy.judge('run-1');
+    const evaluated = busy.size;
+    cast.session('run-2');
+    const built = await busy.export(path, {}, evaluated);
+    expect(built.manifest.counts.sessions).toBe(1);
+    const { report } = await verifyExport(path, { key: busy.signer.vkey });
+    expect(report.verdict).toBe('VALID');
+  });
+
+  test('of a log in which nothing was sent', async () => {
+    const quiet = await ExportLog.create();
+    await quiet.export(path);
+    expect((await verifyExport(path, { key: quiet.signer.vkey })).report.verdict).toBe('VALID');
+  });
+});
+
+describe('making one', () => {
+  const build = (change: Partial<ExportSource>, options = {}): Promise<unknown> =>
+    buildExport({ ...world.source(), ...change }, {}, path, { pdf: renderPdf, ...options });
+
+  test('tells how far it is, and leaves nothing behind but the export', async () => {
+    rmSync(path, { force: true });
+    const phases = new Set<string>();
+    await build({}, { progress: ({ phase }: { phase: string }) => phases.add(phase) });
+    expect([...phases]).toEqual(['entries', 'report', 'archive']);
+    expect(readdirSync(folder).filter((name) => name.startsWith('export.zip'))).toEqual(['export.zip']);
+  });
+
+  test('ends when it is told to, and leaves nothing behind', async () => {
+    rmSync(path, { force: true });
+    const stop = new AbortController();
+    const progress = ({ phase }: { phase: string }): void => {
+      if (phase === 'archive') stop.abort(new Error('enough'));
+    };
+    await expect(build({}, { signal: stop.signal, progress })).rejects.toThrow('enough');
+    expect(readdirSync(folder).filter((name) => name.startsWith('export.zip'))).toEqual([]);
+  });
+
+  test('is refused where what the log gives does not fit together', async () => {
+    rmSync(path, { force: true });
+    const source = world.source();
+    const faults: Partial<ExportSource>[] = [
+      { entries: async function* () {} },
+      {
+        entries: async function* (from, to) {
+          for await (const batch of source.entries(from, to)) yield batch.slice(1);
+        },
+      },
+      {
+        entries: async function* (from, to) {
+          for await (const batch of source.entries(from, to)) {
+            yield batch.map((entry) => Buffer.from(entry.toString().replace('"PASS"', '"WARN"')));
+          }
+        },
+      },
+      { receipts: async function* () {} },
+      {
+        receipts: async function* (...args) {
+          const all = [];
+          for await (const receipt of source.receipts(...args)) all.push(receipt);
+          yield* all.reverse();
+        },
+      },
+      {
+        receipts: async function* () {
+          yield Buffer.from('{}');
+        },
+      },
+      { sign: async () => source.sign(Buffer.from('something else')) },
+    ];
+    for (const fault of faults) {
+      await expect(build(fault)).rejects.toMatchObject({ name: 'ExportError' });
+      expect(existsSync(path)).toBe(false);
+    }
+    expect(readdirSync(folder).filter((name) => name.startsWith('export.zip'))).toEqual([]);
+  });
+
+  test('takes receipts of others than those chosen, and leaves them out', async () => {
+    const busy = await ExportLog.create();
+    const cast = new ExportCast(busy);
+    cast.session('run-1');
+    busy.judge('run-1');
+    const evaluated = busy.size;
+    cast.session('run-2');
+    busy.judge('run-2');
+    cast.proxy.open();
+    cast.proxy.say('claim', { session: 'run-1' });
+    busy.judge('run-1');
+    const built = await busy.export(path, {}, evaluated);
+    expect(built.manifest.counts).toMatchObject({ sessions: 1, receipts: 2 });
+    expect((await verifyExport(path, { key: busy.signer.vkey })).report.verdict).toBe('VALID');
+  });
+});
+
+describe('a request', () => {
+  test('has one form', () => {
+    expect(normaliseRequest({})).toEqual({});
+    expect(normaliseRequest({ oscal: false })).toEqual({});
+    expect(normaliseRequest({ sessions: ['b', 'a', 'b'], oscal: true })).toEqual({
+      sessions: ['a', 'b'],
+      oscal: true,
+    });
+    expect(normaliseRequest({ period: { from: '2026-01-01', to: '2026-01-02T00:00:00+01:00' } })).toEqual({
+      period: { from: '2026-01-01T00:00:00.000Z', to: '2026-01-01T23:00:00.000Z' },
+    });
+    for (const request of [
+      { sessions: [] },
+      { sessions: ['a b'] },
+      { sessions: Array.from({ length: 1_001 }, (_, n) => `run-${n}`) },
+      { period: { from: '2026-01-02', to: '2026-01-01' } },
+      { period: { from: 'yesterday', to: 'today' } },
+      { sessions: ['a'], period: { from: '2026-01-01', to: '2026-01-02' } },
+    ]) {
+      expect(() => normaliseRequest(request)).toThrow(expect.objectContaining({ code: 'request' }));
+    }
   });
 });
