@@ -1,8 +1,8 @@
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { CollectorApi, ReceiptReply } from '@belay/contracts';
+import type { ReceiptReply } from '@belay/contracts';
 import type { Problem } from '@belay/contracts/http';
-import { createGateway, type Gateway, GATEWAY_DEFAULTS, NotReady } from '@belay/gateway';
+import { createGateway, type Gateway, GATEWAY_DEFAULTS, NotReady, type GatewayParts } from '@belay/gateway';
 import pg from 'pg';
 import request from 'supertest';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -29,10 +29,9 @@ let mostMaking = 0;
 beforeAll(async () => {
   parts = await openParts();
   const real = parts.collector.service;
-  const collector: CollectorApi = {
+  const collector: GatewayParts['collector'] = {
     append: (append) => real.append(append),
     change: (change) => real.change(change),
-    checkpoint: (log) => real.checkpoint(log),
     receipt: async (asked) => {
       mostMaking = Math.max(mostMaking, ++making);
       await beforeReceipt();

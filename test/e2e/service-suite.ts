@@ -806,7 +806,7 @@ export function describeService(wiring: string, start: () => Promise<Service>): 
         [
           'put',
           '/policy',
-          { sessions: Array(2).fill({ kind: 'a', opens: ['x'], required: [] }) },
+          { sessions: ['a', 'a'].map((kind) => ({ kind, opens: ['x'], required: [] })) },
           'sessions',
         ],
         ['post', '/labels', {}, 'session'],

@@ -407,9 +407,7 @@ describe('exports', () => {
   };
   const content = randomBytes(300_000);
   const file = (id: string, headers: Record<string, string> = {}, method: 'get' | 'head' = 'get') =>
-    request(service.url)
-      [method](path(`/${id}/file`))
-      .set('authorization', `Bearer ${tenant.project.auditor.credential}`)
+    as(service, tenant.project.auditor.credential, method, path(`/${id}/file`))
       .set(headers)
       .buffer(true)
       .parse((response, done) => {

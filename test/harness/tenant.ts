@@ -77,7 +77,7 @@ export class Tenant {
   }
 }
 
-type Method = 'get' | 'post' | 'put' | 'delete';
+type Method = 'get' | 'head' | 'post' | 'put' | 'delete';
 
 /** A request with a credential, or without. */
 export function as(

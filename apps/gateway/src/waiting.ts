@@ -142,7 +142,7 @@ class Watch<Key, News> {
   close(): void {
     this.#isClosed = true;
     clearTimeout(this.#timer);
-    for (const waiter of [...this.#waiters]) waiter.settle(goingDown());
+    for (const waiter of this.#waiters) waiter.settle(goingDown());
   }
 
   #schedule(): void {
@@ -156,7 +156,7 @@ class Watch<Key, News> {
       const keys = new Map([...this.#waiters].map(({ key }) => [this.#nameOf(key), key]));
       if (keys.size > 0) {
         const found = await this.#look([...keys.values()]);
-        for (const waiter of [...this.#waiters]) {
+        for (const waiter of this.#waiters) {
           const news = found.get(this.#nameOf(waiter.key));
           if (news !== undefined && waiter.isOver(news)) waiter.settle();
         }

@@ -137,7 +137,7 @@ describe('a policy', () => {
     [{ attrs: 'all' }, 'attrs'],
     [{ sessions: [{ kind: 'a', opens: [], required: [] }] }, 'sessions.0.opens'],
     [{ sessions: [{ kind: 'a', opens: ['x'], required: ['x y'] }] }, 'sessions.0.required.0'],
-    [{ sessions: Array(2).fill({ kind: 'a', opens: ['x'], required: [] }) }, 'sessions'],
+    [{ sessions: ['a', 'a'].map((kind) => ({ kind, opens: ['x'], required: [] })) }, 'sessions'],
   ])('%j names what is wrong with it', (policy, field) => {
     expect(setPolicyBody.safeParse(policy).error?.issues[0]?.path.join('.')).toBe(field);
   });
