@@ -180,13 +180,20 @@ describe('docker-compose.yml', () => {
     for (const volume of Object.keys(compose.volumes)) expect(used).toContain(volume);
   });
 
-  it('lets only the gateway out, and only to this host', () => {
+  it('has one folder of exports, which the worker writes and the gateway reads', () => {
+    const { gateway, worker } = Object.fromEntries(services);
+    expect(gateway?.environment?.['EXPORT_DIR']).toBe(worker?.environment?.['EXPORT_DIR']);
+    expect(gateway?.volumes).toEqual(['exports:/exports:ro']);
+    expect(worker?.volumes).toEqual(['exports:/exports']);
+  });
+
+  it('lets only the gateway be reached, and only from this host; only the worker goes out beside it', () => {
     for (const [name, service] of services) {
       if (name === 'gateway') {
         expect(service.ports?.every((port) => port.startsWith('127.0.0.1:'))).toBe(true);
       } else {
         expect(service.ports).toBeUndefined();
-        expect(service.networks).toEqual(['inner']);
+        expect(service.networks).toEqual(name === 'worker' ? ['inner', 'edge'] : ['inner']);
       }
     }
     expect(compose.networks.inner).toEqual({ internal: true });

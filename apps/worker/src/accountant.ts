@@ -21,6 +21,10 @@ const WAIT_MS = 50;
 /** How often a log is begun anew from its first entry. What is damaged again at once is no damage of what was kept. */
 const ANEW_MS = 10 * 60_000;
 
+/** Failures, and a turn, that last so long are said. */
+const STUCK_MS = 30_000;
+const HANGS_MS = 5 * 60_000;
+
 export interface AccountantParts {
   readonly store: AccountStore;
   readonly evaluator: Evaluator;
@@ -41,15 +45,21 @@ export class Accountant {
   readonly #lanes = new Map<number, Lane>();
   readonly #anew = new Map<number, number>();
   readonly #busy = new Set<number>();
+  /** When the sweep that goes on last turned to a log. */
+  #sweeping: number | undefined;
   #trouble: { readonly since: number; readonly message: string } | undefined;
 
   constructor(parts: AccountantParts) {
     this.#parts = parts;
   }
 
-  /** What keeps logs from being reconciled, and since when (milliseconds since 1970); undefined when nothing does. */
-  get trouble(): { readonly since: number; readonly message: string } | undefined {
-    return this.#trouble;
+  /** What keeps logs from being reconciled, once it has done so for a while. */
+  get trouble(): string | undefined {
+    const now = this.#parts.now();
+    if (this.#sweeping !== undefined && now - this.#sweeping > HANGS_MS) return 'reconciling hangs';
+    if (this.#trouble === undefined || now - this.#trouble.since < STUCK_MS) return undefined;
+    const { since, message } = this.#trouble;
+    return `reconciling has failed since ${new Date(since).toISOString()}: ${message}`;
   }
 
   /** Logs that wait, the most behind first. */
@@ -59,17 +69,28 @@ export class Accountant {
 
   /** Visits what waits until nothing does. Rejects with the first failure, after all were tried. */
   async sweep(): Promise<void> {
-    const waiting = await this.waiting();
+    this.#sweeping = this.#parts.now();
     const failures: unknown[] = [];
+    try {
+      await this.#visitAll(failures);
+    } catch (error) {
+      failures.push(error);
+    }
+    this.#sweeping = undefined;
+    this.#note(failures[0]);
+    if (failures.length > 0) throw failures[0];
+  }
+
+  async #visitAll(failures: unknown[]): Promise<void> {
+    const waiting = await this.waiting();
     const visiting = Array.from({ length: LOGS_AT_ONCE }, async () => {
       for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+        this.#sweeping = this.#parts.now();
         const more = await this.visit(next).catch((error: unknown) => void failures.push(error));
         if (more === true) waiting.push(next);
       }
     });
     await Promise.all(visiting);
-    this.#note(failures[0]);
-    if (failures.length > 0) throw failures[0];
   }
 
   /**

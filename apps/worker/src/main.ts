@@ -2,6 +2,7 @@ import { NestFactory } from '@nestjs/core';
 import { AccountStore, openDatabase, Reader } from '@belay/db';
 import { ConfigError, readConfig, type WorkerProcessConfig } from './config.js';
 import { asNestLogger, createLogger, serveHealth } from '@belay/process';
+import { Accountant } from './accountant.js';
 import { WorkerModule, type WorkerParts } from './module.js';
 import { NatsCollector } from './nats-collector.js';
 
@@ -12,7 +13,8 @@ const LEAVE_MS = 15_000;
 async function run(config: WorkerProcessConfig): Promise<void> {
   const log = createLogger('worker', config.logLevel);
   let state = 'starting';
-  const health = await serveHealth(config.healthPort, () => (state === 'ok' ? undefined : state));
+  let accountant: Accountant | undefined;
+  const health = await serveHealth(config.healthPort, () => (state === 'ok' ? accountant?.trouble : state));
   const database = openDatabase(config.database, { role: config.role, size: config.pool });
   const store = new AccountStore(config.database, { role: config.role, size: config.pool });
   const collector = new NatsCollector(config.nats, config.collectorTimeoutMs);
@@ -37,6 +39,7 @@ async function run(config: WorkerProcessConfig): Promise<void> {
     abortOnError: false,
   });
 
+  accountant = app.get(Accountant);
   let leaving: Promise<void> | undefined;
   const leave = () =>
     (leaving ??= (async () => {

@@ -45,10 +45,11 @@ export class WorkerModule {
   static inProcess(parts: WorkerParts): DynamicModule {
     const publisher = new Publisher(parts);
     const publishing = new InProcessSchedule(publisher, parts.intervalMs, parts.log);
-    const schedules = schedulesOf(parts, publisher, Math.min(parts.intervalMs, ACCOUNT_MS));
+    const { accountant, schedules } = partsOf(parts, publisher, Math.min(parts.intervalMs, ACCOUNT_MS));
     return {
       module: WorkerModule,
       providers: [
+        { provide: Accountant, useValue: accountant },
         {
           provide: ScheduleLifetime,
           useFactory: () => new ScheduleLifetime([publishing, ...Object.values(schedules)]),
@@ -59,7 +60,7 @@ export class WorkerModule {
 
   static onRedis(parts: WorkerParts & { readonly redis: string }): DynamicModule {
     const publisher = new Publisher(parts);
-    const schedules = schedulesOf(parts, publisher, Number.POSITIVE_INFINITY);
+    const { accountant, schedules } = partsOf(parts, publisher, Number.POSITIVE_INFINITY);
     return {
       module: WorkerModule,
       imports: [
@@ -67,6 +68,7 @@ export class WorkerModule {
         BullModule.registerQueue({ name: PUBLISH_QUEUE }, { name: ACCOUNT_QUEUE }),
       ],
       providers: [
+        { provide: Accountant, useValue: accountant },
         { provide: PUBLISHER, useValue: publisher },
         { provide: SCHEDULES, useValue: schedules },
         { provide: INTERVAL, useValue: parts.intervalMs },
@@ -82,7 +84,11 @@ export class WorkerModule {
   }
 }
 
-function schedulesOf(parts: WorkerParts, publisher: Publisher, intervalMs: number): Schedules {
+function partsOf(
+  parts: WorkerParts,
+  publisher: Publisher,
+  intervalMs: number,
+): { readonly accountant: Accountant; readonly schedules: Schedules } {
   const evaluator = new Evaluator({ ...parts, publisher });
   const accountant = new Accountant({ ...parts, evaluator });
   const periods = new Periods({ ...parts, accountant, publisher });
@@ -99,7 +105,7 @@ function schedulesOf(parts: WorkerParts, publisher: Publisher, intervalMs: numbe
     random: Math.random,
   });
   const on = (sweeper: Sweeper): InProcessSchedule => new InProcessSchedule(sweeper, intervalMs, parts.log);
-  return { account: on(accountant), work: on(work), deliver: on(webhooks) };
+  return { accountant, schedules: { account: on(accountant), work: on(work), deliver: on(webhooks) } };
 }
 
 /** Starts and stops schedules with the application. */

@@ -44,7 +44,7 @@ export interface WorkParts {
 }
 
 /** How long between two rounds of cleaning up, milliseconds. */
-const TIDY_MS = 10_000;
+const TIDY_MS = 1_000;
 
 /** Does what somebody asked for, one job of each kind at a time. */
 export class Work {
