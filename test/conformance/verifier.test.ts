@@ -203,7 +203,7 @@ describe('exports', () => {
 
   test('of everything, of sessions, of a period, are valid to both', async () => {
     const cases: Case[] = [];
-    for (const [n, script] of fc.sample(scripts, Math.ceil(runs / 40)).entries()) {
+    for (const [n, script] of fc.sample(scripts, Math.ceil(runs / 50)).entries()) {
       const account = accountOf(script);
       const { entries } = account.log;
       const middle = entries[Math.floor(entries.length / 2)]?.line.received as string;
@@ -253,7 +253,7 @@ describe('exports', () => {
       const bytes = readFileSync(path);
       const changes = fc.sample(
         fc.tuple(fc.nat(bytes.length - 1), fc.integer({ min: 1, max: 255 })),
-        Math.ceil(runs / 10),
+        Math.ceil(runs / 16),
       );
       for (const [n, [position, mask]] of changes.entries()) {
         const other = Buffer.from(bytes);

@@ -34,10 +34,29 @@ def answers(question):
         }
 
 
+class Few(verify.OpenSSL):
+    """Starts openssl for the first signatures and once for each chain: a process each would take most of the time."""
+
+    left = 30
+
+    def verifies(self, key, message, signature):
+        self.left -= 1
+        return super().verifies(key, message, signature) if self.left > 0 else key.curve.verify(message, signature)
+
+    def close(self):
+        pass
+
+
+few = Few()
+chains = verify.Chains(few)
+
+
 def verdict(question):
     made = verify.Verification(
         question["export"], question.get("key"), None, question.get("origin"), question["now"], verify.Progress(True)
     )
+    made.openssl.close()
+    made.openssl, made.chains = few, chains
     found, checks = made.verify()
     return {"verdict": found, "checks": checks}
 
@@ -48,3 +67,4 @@ for line in sys.stdin:
         print(json.dumps(verdict(question)), flush=True)
         continue
     print(json.dumps([verify.jcs(answer).decode() for answer in answers(question)]), flush=True)
+verify.OpenSSL.close(few)
