@@ -255,7 +255,7 @@ export class LogCoverage {
       sightings,
       epochOf: (sink, epoch) => this.epochStatement(sink, epoch, asOf, policy),
       sinkOf: (sink) => {
-        const found = chains.get(sink) ?? this.chain(sink).findings();
+        const found = chains.get(sink) ?? this.chain(sink).breaks();
         chains.set(sink, found);
         return found;
       },

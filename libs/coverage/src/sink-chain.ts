@@ -72,6 +72,14 @@ export class SinkChain {
   readonly #links: Map<string, Link>;
   /** Identifiers of the epochs that name one as theirs before. */
   readonly #next = new Map<string, string[]>();
+  /** Those of which there are two or more. */
+  readonly #forks = new Set<string>();
+  /** Epochs before which something may be missing, or wrong: no other is. */
+  readonly #suspects = new Set<string>();
+  /** Epochs that name none before them, by their openings. */
+  readonly #beginnings = new Set<string>();
+  /** Counters of all that were opened, ascending; undefined: to be made again. */
+  #counters: number[] | undefined;
 
   constructor(of: { readonly log: string; readonly sink: string } | ChainState) {
     this.log = of.log;
@@ -135,11 +143,20 @@ export class SinkChain {
 
   findings(): ChainFindings {
     const links = [...this.#links.values()].sort((a, b) => a.first - b.first);
-    const opened = links.filter((link) => link.opened !== undefined);
-    const beginnings = opened.filter(({ previous }) => previous === undefined);
+    return {
+      epochs: links.map(({ epoch }) => epoch),
+      ...this.breaks(),
+      beginnings: links.filter(({ epoch }) => this.#beginnings.has(epoch)).map(({ epoch }) => epoch),
+      unopened: links.filter((link) => link.opened === undefined).map(({ epoch }) => epoch),
+    };
+  }
+
+  /** Where the chain does not hold. Costs what is broken, not what is there: sessions ask for it one by one. */
+  breaks(): Pick<ChainFindings, 'lost' | 'branches' | 'miscounted'> {
     const lost: LostEpochs[] = [];
     const miscounted: Miscount[] = [];
-    for (const link of opened) {
+    const suspects = [...this.#suspects].map((epoch) => this.#links.get(epoch) as Link);
+    for (const link of suspects.sort((a, b) => a.first - b.first)) {
       const { epoch, counter, previous, opened: index } = link as Link & { readonly opened: number };
       const before = previous === undefined ? undefined : this.#links.get(previous);
       if (previous === undefined ? (counter ?? 0) === 0 : before !== undefined) {
@@ -148,11 +165,8 @@ export class SinkChain {
         continue;
       }
       // With one chain, the lost ones begin after the greatest counter below that was received.
-      const below = links.flatMap((link) =>
-        link.counter !== undefined && link.counter < (counter ?? 0) ? link.counter : [],
-      );
-      const from = Math.max(-1, ...below) + 1;
-      const single = beginnings.length <= 1 && counter !== undefined && from < counter;
+      const from = this.#greatestBelow(counter ?? 0) + 1;
+      const single = this.#beginnings.size <= 1 && counter !== undefined && from < counter;
       lost.push({
         before: epoch,
         index,
@@ -161,24 +175,19 @@ export class SinkChain {
       });
     }
     const branches: Branch[] = [];
-    for (const [previous, next] of this.#next) {
-      if (next.length < 2) continue;
+    for (const previous of this.#forks) {
       // One that only opened was killed in doing so, before the sink had moved its counter.
-      const spoken = links.filter(({ epoch, spoke }) => spoke && next.includes(epoch));
+      const spoken = (this.#next.get(previous) as string[])
+        .map((epoch) => this.#links.get(epoch) as Link)
+        .filter(({ spoke }) => spoke)
+        .sort((a, b) => a.first - b.first);
       const last = spoken.at(-1);
       if (spoken.length > 1 && last !== undefined) {
         branches.push({ previous, epochs: spoken.map(({ epoch }) => epoch), index: last.first });
       }
     }
     branches.sort((a, b) => a.index - b.index);
-    return {
-      epochs: links.map(({ epoch }) => epoch),
-      lost,
-      branches,
-      miscounted,
-      beginnings: beginnings.map(({ epoch }) => epoch),
-      unopened: links.filter((link) => link.opened === undefined).map(({ epoch }) => epoch),
-    };
+    return { lost, branches, miscounted };
   }
 
   state(): ChainState {
@@ -191,10 +200,39 @@ export class SinkChain {
     };
   }
 
-  #name({ epoch, previous, opened }: Link): void {
-    if (previous === undefined || opened === undefined) return;
+  /** Takes in an opening. */
+  #name({ epoch, previous, counter, opened }: Link): void {
+    if (opened === undefined) return;
+    this.#counters = undefined;
+    if (previous === undefined) {
+      this.#beginnings.add(epoch);
+      if ((counter ?? 0) > 0) this.#suspects.add(epoch);
+      return;
+    }
+    const before = this.#links.get(previous);
+    // What was not opened yet may turn out to have another counter, and what is not there may come.
+    if (before?.counter === undefined || counter !== before.counter + 1) this.#suspects.add(epoch);
     const next = this.#next.get(previous);
     if (next === undefined) this.#next.set(previous, [epoch]);
-    else next.push(epoch);
+    else {
+      next.push(epoch);
+      this.#forks.add(previous);
+    }
+  }
+
+  /** The greatest counter of an epoch that was opened, below `bound`; -1 for none. */
+  #greatestBelow(bound: number): number {
+    this.#counters ??= [...this.#links.values()]
+      .flatMap(({ counter }) => counter ?? [])
+      .sort((a, b) => a - b);
+    const counters = this.#counters;
+    let low = 0;
+    let high = counters.length;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if ((counters[middle] as number) < bound) low = middle + 1;
+      else high = middle;
+    }
+    return counters[low - 1] ?? -1;
   }
 }

@@ -65,8 +65,19 @@ export class Standing {
     return this.#tokens.get(token);
   }
 
-  /** What auditors said of a session and of its calls, in the first `size` entries. */
+  /**
+   * What auditors said of a session and of its calls, in the first `size` entries: of each auditor the last about the same,
+   * who may have looked again.
+   */
   labels(session: string, size: number): readonly Label[] {
-    return (this.#labels.get(session) ?? []).filter(({ index }) => index < size);
+    const last = new Map<string, Label>();
+    for (const label of this.#labels.get(session) ?? []) {
+      if (label.index >= size) break;
+      const key = `${label.auditor} ${label.call ?? ''}`;
+      // Anew, so that the order is that of the entries.
+      last.delete(key);
+      last.set(key, label);
+    }
+    return [...last.values()];
   }
 }

@@ -843,3 +843,20 @@ describe('affirmed', () => {
     expect(outcomes.size).toBeGreaterThan(2);
   });
 });
+
+describe('labels of a log', () => {
+  test('of an auditor the last about the same counts', () => {
+    const log = new SessionLog();
+    const auditors = [log.id('aud'), log.id('aud')] as const;
+    const label = (by: string, says: 'violated' | 'not_violated', call?: string): number =>
+      log.state({ kind: 'label.set', v: 1, session: S, ...(call === undefined ? {} : { call }), says, by });
+    label(auditors[0], 'violated');
+    const other = label(auditors[1], 'not_violated');
+    const call = label(auditors[0], 'violated', keyed('a'));
+    const again = label(auditors[0], 'not_violated');
+    const standing = new Standing(log.entries);
+    expect(standing.labels(S, log.entries.length).map(({ index }) => index)).toEqual([other, call, again]);
+    expect(standing.labels(S, again).map(({ index }) => index)).toEqual([0, other, call]);
+    expect(standing.labels('run-2', 10)).toEqual([]);
+  });
+});
