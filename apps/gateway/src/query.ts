@@ -8,7 +8,7 @@ export type Query = Readonly<Record<string, string | string[] | undefined>>;
 
 const SESSION = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 
-/** The value of a parameter, the first of several; throws `invalid` for parameters that the route does not have. */
+/** The values of parameters; throws `invalid` for one that the route does not have, and for one that is there twice. */
 export function reader<const Name extends string>(
   query: Query,
   ...names: readonly Name[]
@@ -20,10 +20,12 @@ export function reader<const Name extends string>(
       field: stranger.slice(0, 64),
     });
   }
-  return (name) => {
-    const value = query[name];
-    return Array.isArray(value) ? value[0] : value;
-  };
+  const values = new Map<string, string>();
+  for (const [name, value] of Object.entries(query)) {
+    if (typeof value === 'string') values.set(name, value);
+    else if (value !== undefined) throw new ProblemError('invalid', `${name} is given once`, { field: name });
+  }
+  return (name) => values.get(name);
 }
 
 /** Whether the text can name a session. */

@@ -2,9 +2,10 @@ import { describe, expect, it } from 'vitest';
 import { parsePeriod, parseTime, parseWait, reader } from '../src/query.js';
 
 describe('a query', () => {
-  it('has no parameters but the route’s own, and the first of several counts', () => {
+  it('has no parameters but the route’s own, each once', () => {
     expect(() => reader({ sesion: 'a' }, 'session')).toThrow(/there are session/);
-    const of = reader({ session: ['a', 'b'] }, 'session', 'wait');
+    expect(() => reader({ session: ['a', 'b'] }, 'session')).toThrow('session is given once');
+    const of = reader({ session: 'a' }, 'session', 'wait');
     expect([of('session'), of('wait')]).toEqual(['a', undefined]);
   });
 
