@@ -93,7 +93,7 @@ export function memberReasonText(reason: MemberReason): string {
     case 'conflict':
       return conflictText(reason);
     case 'conflicts_omitted':
-      return `${counted(reason.count, 'more contradiction')}`;
+      return counted(reason.count, 'more contradiction');
     case 'missing':
       return reason.gap === undefined
         ? `${linesText(reason)} never came, and nothing says why`
@@ -299,7 +299,7 @@ function counted(count: number, thing: string): string {
   return `${count} ${thing}${count === 1 ? '' : 's'}`;
 }
 
-/** For the compiler: every reason has its words. Of a value that no reader lets through, its name. */
+/** For the compiler: every reason has its words. Of a value that no reader lets through, what it is. */
 function never(value: never): string {
-  return String((value as { reason?: unknown }).reason ?? value);
+  return JSON.stringify(value);
 }

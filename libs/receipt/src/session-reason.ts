@@ -48,7 +48,7 @@ export function cutReason<R extends SessionReason>(
     cut[name] = whole.slice(0, MAX_LISTED);
     omitted[name] = whole.length - MAX_LISTED;
   }
-  return (Object.keys(omitted).length === 0 ? reason : { ...reason, ...cut, omitted }) as ListedReason<R>;
+  return Object.keys(omitted).length === 0 ? reason : { ...reason, ...cut, omitted };
 }
 
 /** The reason as a predicate has it: without what the receipt's members say of the sink. */

@@ -261,8 +261,16 @@ export const MORE: Readonly<Record<string, () => Issued>> = {
 
 type Act = readonly [sink: number, what: number, call: number, lose: boolean];
 
+export interface Adversity {
+  readonly acts: readonly Act[];
+  readonly policy: object;
+  readonly hook: SinkOptions;
+  /** Seconds after the last entry. */
+  readonly later: number;
+}
+
 /** What sinks do, honest and not; with labels, silence, unsigned sinks, other policies. */
-export const adversity = fc.record({
+export const adversity: fc.Arbitrary<Adversity> = fc.record<Adversity>({
   acts: fc.array(
     fc.tuple(
       fc.nat(3),
@@ -288,8 +296,6 @@ export const adversity = fc.record({
   ),
   later: fc.constantFrom(0, 10, 10_000),
 });
-
-type Adversity = typeof adversity extends fc.Arbitrary<infer T> ? T : never;
 
 /** The log that comes of it. */
 export function happened({ acts, policy, hook }: Adversity): SessionLog {
