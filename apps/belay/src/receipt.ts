@@ -83,6 +83,8 @@ function adviceFor(read: AnyReceipt | undefined, { verdict }: Report): string {
 const paragraph = (text: string): string => (text === '' ? '' : `\n${text}`);
 
 async function verify(file: string, options: PinOptions & { readonly json?: boolean }): Promise<void> {
+  const { isArchive, verifyArchive } = await import('./export-verify.js');
+  if (await isArchive(file)) return verifyArchive(file, await pinsOf(options), options.json);
   const bytes = await readInput(file);
   const report = checked(bytes, await pinsOf(options));
   process.exitCode = EXIT_OF[report.verdict];
@@ -142,8 +144,8 @@ export function register(program: Command): void {
   const receipt = program.command('receipt').description('get, verify and read receipts');
   registerGet(receipt);
   pinOptions(receipt.command('verify'))
-    .description('check a receipt or tlog-proof, offline; names each check')
-    .argument('<file>', 'the receipt; - for standard input')
+    .description('check a receipt, tlog-proof or export, offline; names each check')
+    .argument('<file>', 'the receipt, or the zip of an export; - for a receipt from standard input')
     .addHelpText(
       'after',
       '\nEnds in VALID (exit 0), INVALID (1) or INDETERMINATE (2). Without --key or --root nothing is VALID:\n' +
