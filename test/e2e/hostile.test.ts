@@ -4,6 +4,7 @@ import type { ExportJob, SessionDetail, WebhookCreated } from '@belay/contracts/
 import { Reader, RequestStore, SessionReader } from '@belay/db';
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { startServe, type ServeService } from '../harness/serve.js';
+import { StatingSink } from '../harness/stating-sink.js';
 import { as, Tenant } from '../harness/tenant.js';
 
 /**
@@ -108,7 +109,10 @@ beforeAll(async () => {
         : [];
     }),
   );
-  await victim.append(victim.sink('proxy').lines(5, { session: 'run-1' }));
+  await victim.append(victim.sink('proxy').lines(5));
+  const stating = (await StatingSink.declare(victim, 'stating')).open();
+  stating.say('session.open', { session: 'run-1' }).stated('session.close', { session: 'run-1' });
+  await stating.send();
   const webhook = (
     await victim.asAdmin('post', victim.path('/webhooks')).send(BODIES['webhooks']).expect(201)
   ).body as WebhookCreated;
@@ -138,6 +142,7 @@ beforeAll(async () => {
     append: intruder.project.token.credential,
     auditor: intruder.project.auditor.credential,
   };
+  expect(victims['digest']).toMatch(/^sha256:/);
   // Until the receipt's own entry is published too, sweeps go on.
   await new Promise((resolve) => setTimeout(resolve, 500));
   record(
@@ -152,7 +157,7 @@ beforeAll(async () => {
 /** Of the coverage statement on a session, once the log names one. */
 async function statementOf(session: string): Promise<string> {
   const { body } = await victim.asAuditor('get', victim.path(`/sessions/${session}?wait=20`));
-  return (body as Partial<SessionDetail>).statement ?? MADE_UP['digest'] ?? '';
+  return (body as SessionDetail).statement ?? 'none';
 }
 
 afterAll(async () => {
