@@ -5,7 +5,6 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { CollectorModule, DEFAULT_ORIGIN_PREFIX, openCollector, WrongLogKey } from '@belay/collector';
 import {
-  AccountStore,
   type Connection,
   type EmbeddedPostgres,
   migrate,
@@ -21,7 +20,7 @@ import { createGateway, GATEWAY_DEFAULTS, NotReady, SYSTEM_SOURCE } from '@belay
 import { KeysError } from '@belay/keys';
 import { LogBehindAnchor } from '@belay/log';
 import { createLogger } from '@belay/process';
-import { WorkerModule } from '@belay/worker';
+import { startWorker } from '@belay/worker';
 import { badInput, CliError, EXIT, unavailable } from './exit.js';
 import { explainDatabase } from './database-trouble.js';
 import type { RunningService, ServeOptions } from './serve-options.js';
@@ -69,14 +68,20 @@ export async function startService(options: ServeOptions): Promise<RunningServic
 
     const forGateway = openDatabase(connection, { role: 'belay_gateway', size: 10 });
     undo.push(() => forGateway.destroy());
-    const forWorker = openDatabase(connection, { role: 'belay_worker', size: 4 });
-    undo.push(() => forWorker.destroy());
-    const store = new AccountStore(connection, { role: 'belay_worker', size: 6 });
-    undo.push(() => store.close());
-
     const { service } = collector;
     const exportDir = join(dataDir, 'exports');
-    const { webhookPrivate = false } = options;
+    const { webhookPrivate = false, logLevel = 'warn', logTo = process.stderr } = options;
+    const worker = startWorker(
+      connection,
+      {
+        intervalMs: options.publishIntervalMs ?? PUBLISH_INTERVAL_MS,
+        exports: { dir: exportDir, ...EXPORTS },
+        webhookPrivate,
+      },
+      service,
+      { logger: log, level: logLevel, write: (line) => logTo.write(line) },
+    );
+    undo.push(() => worker.close());
     let isAnnounced = false;
     const gateway = await createGateway(
       {
@@ -92,19 +97,7 @@ export async function startService(options: ServeOptions): Promise<RunningServic
           if (trouble !== null) throw new NotReady(trouble);
         },
       },
-      [
-        CollectorModule.of({ collector: service, log }),
-        WorkerModule.inProcess({
-          reader: new Reader(forWorker),
-          store,
-          collector: service,
-          now: Date.now,
-          log,
-          intervalMs: options.publishIntervalMs ?? PUBLISH_INTERVAL_MS,
-          exports: { dir: exportDir, ...EXPORTS },
-          webhookPrivate,
-        }),
-      ],
+      [CollectorModule.of({ collector: service, log })],
     );
     undo.push(() => gateway.close());
     const url = await gateway.listen();

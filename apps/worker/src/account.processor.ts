@@ -3,7 +3,7 @@ import { Inject, type OnApplicationBootstrap, type OnApplicationShutdown } from 
 import { ACCOUNT_JOBS, ACCOUNT_QUEUE } from '@belay/contracts/jobs';
 import type { Job, Queue } from 'bullmq';
 import type { Logger } from 'pino';
-import type { Schedules } from './module.js';
+import type { Schedules } from './schedules.js';
 import { LOG, SCHEDULES } from './tokens.js';
 
 /** How often each is looked for, and how often the schedule is put back into Redis, which may have been emptied. */

@@ -3,8 +3,9 @@ import { AccountStore, openDatabase, Reader } from '@belay/db';
 import { ConfigError, readConfig, type WorkerProcessConfig } from './config.js';
 import { asNestLogger, createLogger, serveHealth } from '@belay/process';
 import { Accountant } from './accountant.js';
-import { WorkerModule, type WorkerParts } from './module.js';
+import { WorkerModule } from './module.js';
 import { NatsCollector } from './nats-collector.js';
+import type { WorkerParts } from './schedules.js';
 
 /** Closing waits for Redis and NATS; when they are gone, nothing is lost by leaving without. */
 const LEAVE_MS = 15_000;
