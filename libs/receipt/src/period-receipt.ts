@@ -248,7 +248,7 @@ function isComplete(to: string, time: string, sinks: readonly PeriodSinkCount[])
 }
 
 /** Name of the subject: `<origin>#period/<from>/<to>`. */
-export function periodSubject(origin: string, { from, to }: PeriodScope): string {
+function periodSubject(origin: string, { from, to }: PeriodScope): string {
   return `${origin}#period/${from}/${to}`;
 }
 

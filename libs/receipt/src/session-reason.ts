@@ -14,7 +14,7 @@ import type {
 import { count, list, matching, members, text, word } from './shape.js';
 
 /** Most members of a list inside a reason; the reason counts the others. */
-export const MAX_LISTED = 20;
+const MAX_LISTED = 20;
 
 /** Reasons by the disposition that gives them. */
 export interface ReasonsOf {

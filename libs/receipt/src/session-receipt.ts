@@ -36,7 +36,7 @@ import { count, list, matching, members, named, truth, word } from './shape.js';
 export const SESSION_RECEIPT_TYPE = 'urn:belay:session-receipt:v1';
 
 /** Most reasons of a disposition, reasons and epochs of a member, and names of causes that are listed. */
-export const MAX_SESSION_LISTED = 100;
+const MAX_SESSION_LISTED = 100;
 /** Most members, and most issuers. Admins declare sinks and issue tokens, so no sender can reach it. */
 const MAX_DECLARED = 10_000;
 const MAX_KINDS = 64;
@@ -131,7 +131,7 @@ export interface CoverageEntry {
 }
 
 /** Name of the subject: `<origin>#session/<session>`. */
-export function sessionSubject(origin: string, { session }: SessionScope): string {
+function sessionSubject(origin: string, { session }: SessionScope): string {
   return `${origin}#session/${session}`;
 }
 
@@ -362,7 +362,7 @@ const SESSION = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 const KIND = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 export const DIGEST = /^sha256:[0-9a-f]{64}$/;
 const ROLES = ['agent', 'sink', 'verifier'] as const satisfies SenderRole[];
-export const VERDICTS = ['PASS', 'WARN', 'FAIL', 'UNVERIFIED'] as const;
+const VERDICTS = ['PASS', 'WARN', 'FAIL', 'UNVERIFIED'] as const;
 
 function readCoverage(value: unknown): SessionReceipt['coverage'] {
   const [index, statement, size, time, status, closed, kinds, listed, began] = members(
