@@ -1,9 +1,10 @@
-import { spawn } from 'node:child_process';
-import { chmodSync, closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
+import { spawn, spawnSync } from 'node:child_process';
+import { chmodSync, closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { exampleLog } from '@belay/testkit/export';
 import { expect, it } from 'vitest';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
@@ -38,6 +39,33 @@ const SECTIONS: readonly (readonly [title: string, says: readonly RegExp[]])[] =
     ],
   ],
 ];
+
+/** Only root can take the network away; what the section says is the same for everybody. */
+const alone = spawnSync('unshare', ['--net', 'true']).status === 0 ? ['unshare', '--net'] : [];
+
+it('the section "Verify an export you were handed" works as printed, without a network', async () => {
+  const handed = mkdtempSync(join(tmpdir(), 'belay-handed-'));
+  try {
+    const world = await exampleLog();
+    await world.export(join(handed, 'export.zip'));
+    writeFileSync(join(handed, 'log.vkey'), `${world.signer.vkey}\n`);
+    const script = `set -euo pipefail\n${section('Verify an export you were handed')}`;
+    const [program = 'bash', ...args] = [...alone, 'bash', '-c', script];
+    const env = { ...process.env, HANDED: handed, HOME: handed, BELAY_URL: 'http://127.0.0.1:9' };
+    const shell = spawn(program, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'], env });
+    let output = '';
+    shell.stdout.on('data', (chunk: Buffer) => (output += chunk));
+    shell.stderr.on('data', (chunk: Buffer) => (output += chunk));
+    const code = await new Promise((resolve) => shell.once('close', resolve));
+    expect({ code, output }).toMatchObject({ code: 0 });
+    expect(output.match(/^VALID$/gm)).toHaveLength(2);
+    expect(output.match(/^INVALID$/gm)).toHaveLength(2);
+    expect(output.match(/^refused: exit 1$/gm)).toHaveLength(2);
+    expect(output).toMatch(/affirmed/);
+  } finally {
+    rmSync(handed, { recursive: true, force: true });
+  }
+});
 
 it.each(SECTIONS)('the section "%s" works as printed', async (title, says) => {
   await mustBeFree(8499);
