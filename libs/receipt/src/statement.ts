@@ -21,7 +21,7 @@ import {
 import { count, list, matching, members, text } from './shape.js';
 
 /** Predicate type of receipts for events and ranges. */
-export const PREDICATE_TYPE = 'urn:belay:receipt:v1';
+const PREDICATE_TYPE = 'urn:belay:receipt:v1';
 
 /** Most entries of one receipt. */
 export const MAX_RECEIPT_ENTRIES = 10_000;
