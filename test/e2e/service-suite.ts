@@ -1,11 +1,15 @@
-import { randomBytes } from 'node:crypto';
+import { createHmac, randomBytes } from 'node:crypto';
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import type { Ack } from '@belay/contracts';
 import type {
   ConsistencyProofReply,
   CoverageReply,
+  DeliveryList,
   EventList,
+  ExportJob,
   InclusionProofReply,
   LabelList,
   LabelSet,
@@ -15,8 +19,9 @@ import type {
   SessionDetail,
   SessionList,
   TokenList,
+  WebhookCreated,
 } from '@belay/contracts/http';
-import { problem, sessionDetail } from '@belay/contracts/http';
+import { exportJob, problem, sessionDetail } from '@belay/contracts/http';
 import { parseStatement, policyDigest } from '@belay/coverage';
 import { parseEntry } from '@belay/envelope';
 import {
@@ -28,7 +33,7 @@ import {
   verifyInclusion,
 } from '@belay/merkle';
 import { ed25519Verifier, openCheckpoint, privateKeyObject, rawPublicKey } from '@belay/note';
-import { openReceipt, verifyReceipt, verifyTlogProof } from '@belay/receipt';
+import { openReceipt, parseAnyReceipt, verifyReceipt, verifyTlogProof } from '@belay/receipt';
 import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Service } from '../harness/service.js';
@@ -729,6 +734,103 @@ export function describeService(wiring: string, start: () => Promise<Service>): 
           { index, session, says: 'violated', by: other.project.auditor.id },
         ]);
         expect(await labels('?session=another')).toEqual([]);
+      });
+
+      it('are told of to webhooks, signed', async () => {
+        const listener = createServer();
+        const heard = new Promise<{ headers: IncomingHttpHeaders; body: string }>((resolve) => {
+          listener.on('request', (asking: IncomingMessage, answer: ServerResponse) => {
+            let body = '';
+            asking.on('data', (piece: Buffer) => (body += piece.toString()));
+            asking.on('end', () => {
+              answer.writeHead(204).end();
+              resolve({ headers: asking.headers, body });
+            });
+          });
+        });
+        await new Promise<void>((done) => listener.listen(0, '127.0.0.1', done));
+        try {
+          const { port } = listener.address() as AddressInfo;
+          const webhook = (
+            await other
+              .asAdmin('post', other.path('/webhooks'))
+              .send({ url: `http://127.0.0.1:${port}/hook`, events: ['session.incomplete'] })
+              .expect(201)
+          ).body as WebhookCreated;
+          const lossy = 'run-2';
+          proxy.open().say('session.open', { session: lossy });
+          proxy.say('denial', { session: lossy }, true).stated('session.close', { session: lossy });
+          await proxy.send();
+          const { headers, body } = await heard;
+          const id = String(headers['webhook-id']);
+          const timestamp = String(headers['webhook-timestamp']);
+          const key = decode(webhook.secret.slice('whsec_'.length));
+          expect(headers['webhook-signature']).toBe(
+            `v1,${createHmac('sha256', key).update(`${id}.${timestamp}.${body}`).digest('base64')}`,
+          );
+          const told = (await other.asAuditor('get', other.path(`/sessions/${lossy}?wait=60`)).expect(200))
+            .body as SessionDetail;
+          const { id: receipt, digest } = told.receipt ?? {};
+          expect(JSON.parse(body)).toMatchObject({
+            type: 'session.incomplete',
+            data: {
+              project: other.project.project,
+              session: lossy,
+              disposition: 'incomplete',
+              receipt: { id: receipt, digest },
+            },
+          });
+          const path = other.path(`/webhooks/${webhook.id}/deliveries`);
+          await expect
+            .poll(async () => ((await other.asAdmin('get', path)).body as DeliveryList).deliveries, {
+              timeout: 10_000,
+            })
+            .toMatchObject([{ id, event: 'session.incomplete', body, attempts: 1, status: 204 }]);
+          await other.asAdmin('delete', other.path(`/webhooks/${webhook.id}`)).expect(200);
+        } finally {
+          listener.close();
+        }
+      });
+
+      it('of a period have a receipt together', async () => {
+        const hour = 3_600_000;
+        const [from, to] = [-hour, hour].map((ms) => new Date(Date.now() + ms).toISOString());
+        const path = other.path(`/receipts?period=${from}..${to}&wait=60`);
+        const answer = await bytes(other.asAuditor('get', path)).expect(200);
+        const { checks } = verifyReceipt(answer.body as Buffer, { key: other.project.vkey });
+        expect(checks.filter(({ status }) => status !== 'ok').map(({ name }) => name)).toEqual(['evidence']);
+        const opened = parseAnyReceipt(answer.body as Buffer);
+        expect(opened).toMatchObject({ type: 'period', receipt: { scope: { type: 'period', from, to } } });
+        const again = await bytes(other.asAuditor('get', path)).expect(200);
+        expect(again.headers['belay-receipt-id']).toBe(answer.headers['belay-receipt-id']);
+      });
+
+      it('go into an export, which is read whole or in parts, and removed', async () => {
+        const made = (
+          await other
+            .asAuditor('post', other.path('/exports'))
+            .send({ sessions: [session] })
+            .expect(202)
+        ).body as ExportJob;
+        expect(exportJob.parse(made)).toMatchObject({ request: { sessions: [session] } });
+        const path = other.path(`/exports/${made.id}`);
+        const look = async () => (await other.asAuditor('get', path).expect(200)).body as ExportJob;
+        await expect.poll(async () => (await look()).state, { timeout: 30_000 }).toMatch(/done|failed/);
+        const job = await look();
+        expect(job).toMatchObject({ state: 'done' });
+        expect(job.error).toBeUndefined();
+        const file = () => bytes(other.asAuditor('get', `${path}/file`));
+        const whole = (await file().expect(200)).body as Buffer;
+        expect([whole.length, sha256(whole)]).toEqual([job.bytes, job.sha256]);
+        const half = Math.floor(whole.length / 2);
+        const etag = `"${job.sha256}"`;
+        const first = await file()
+          .set('range', `bytes=0-${half - 1}`)
+          .expect(206);
+        const rest = await file().set('range', `bytes=${half}-`).set('if-range', etag).expect(206);
+        expect(Buffer.concat([first.body as Buffer, rest.body as Buffer]).equals(whole)).toBe(true);
+        await other.asAuditor('delete', path).expect(200);
+        await expect.poll(async () => (await file()).status, { timeout: 20_000 }).toBe(404);
       });
 
       it('are no matter of anybody else', async () => {

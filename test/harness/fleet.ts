@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { startEmbedded } from '@belay/db';
+import { type EmbeddedPostgres, startEmbedded } from '@belay/db';
 import { Child, freePort } from './child.js';
 import { makeScratch } from './scratch.js';
 import type { Service } from './service.js';
@@ -14,6 +14,8 @@ export interface Fleet extends Service {
   stop(name: ProcessName, signal?: NodeJS.Signals): Promise<void>;
   /** Starts one more process of this name and waits until it is healthy. A gateway answers at the fleet's URL. */
   start(name: ProcessName): Promise<void>;
+  /** Where its PostgreSQL is, with the rights of its owner. */
+  readonly database: EmbeddedPostgres['connection'];
   /** Empties Redis: every job, schedule and lock. */
   flushRedis(): Promise<void>;
   /** Kills NATS and starts it again on its port. */
@@ -71,6 +73,7 @@ export async function startFleet(options: { readonly publishIntervalMs?: number 
       HEALTH_PORT: '0',
       PORT: String(gatewayPort),
       EXPORT_DIR: exportDir,
+      WEBHOOK_PRIVATE: '1',
       PUBLISH_INTERVAL_MS: String(options.publishIntervalMs ?? 200),
     };
     const url = `http://127.0.0.1:${gatewayPort}`;
@@ -103,6 +106,7 @@ export async function startFleet(options: { readonly publishIntervalMs?: number 
     return {
       url,
       operatorKey,
+      database: postgres.connection,
       // The operator key is printed, once; nothing else secret may be.
       logs: () =>
         all.map((child) => child.output.replace(`operator key, shown once: ${operatorKey}`, '')).join('\n'),

@@ -24,6 +24,7 @@ export async function startServe(
       logLevel: 'trace',
       logTo: { write: (line) => (logged += line) },
       publishIntervalMs: options.publishIntervalMs ?? 200,
+      webhookPrivate: true,
     });
   let running = await start().catch((error: unknown) => {
     scratch.remove();
