@@ -363,6 +363,8 @@ class PgLogTx implements LogTx {
         ],
       });
     }
+    const stated = write.changes.flatMap((change) => (change.kind === 'coverage.stated' ? [change] : []));
+    if (stated.length > 0) await this.#states(stated);
     for (const change of write.changes) await this.#change(change);
     const { rowCount } = await this.#client.query({
       name: 'write_commit',
@@ -396,6 +398,21 @@ class PgLogTx implements LogTx {
       ],
     });
     if (rowCount !== 1) throw new Error(`the head of log ${this.record.id} moved under its lock`);
+  }
+
+  /** In one round trip: a commit may have hundreds, and holds the head row meanwhile. */
+  async #states(stated: readonly Extract<StateChange, { kind: 'coverage.stated' }>[]): Promise<void> {
+    await this.#client.query({
+      name: 'write_statements',
+      text: `insert into statements (log, digest, index, bytes)
+             select $1, * from unnest($2::bytea[], $3::bigint[], $4::bytea[])`,
+      values: [
+        this.record.log,
+        encodeByteaArray(stated.map(({ digest }) => digest)),
+        stated.map(({ index }) => index),
+        encodeByteaArray(stated.map(({ bytes }) => bytes)),
+      ],
+    });
   }
 
   async #change(change: StateChange): Promise<void> {
@@ -481,11 +498,7 @@ class PgLogTx implements LogTx {
         return;
       }
       case 'coverage.stated':
-        await this.#client.query({
-          name: 'write_statement',
-          text: 'insert into statements (log, digest, index, bytes) values ($1, $2, $3, $4)',
-          values: [log, change.digest, change.index, change.bytes],
-        });
+        // Written before, all of them at once.
         return;
       case 'receipt.issued': {
         const { receipt } = change;
