@@ -21,6 +21,7 @@ from array import array
 import base64
 import bisect
 import binascii
+import functools
 import hashlib
 import json
 import os
@@ -189,6 +190,7 @@ _TIME = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-
 _MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
+@functools.lru_cache(maxsize=4096)
 def _parts(text):
     found = _TIME.fullmatch(text) if isinstance(text, str) else None
     if found is None:
@@ -704,6 +706,20 @@ def parse_entry(line, body, log=None):
     return entry
 
 
+def known_entry(line, body):
+    """An entry that `parse_entry` has read before."""
+    head, said = json.loads(line), json.loads(body)
+    entry = Entry()
+    entry.index, entry.received, entry.role = head["index"], head["received"], head["role"]
+    entry.at = millis(entry.received)
+    entry.token, entry.sink, entry.signed = head.get("token"), head.get("sink"), head.get("signed")
+    entry.conflict, entry.late = head.get("conflict"), head.get("late", False)
+    entry.body = body
+    entry.leaf = leaf_hash(line + b"\n" + body)
+    entry.said, entry.kind = said, said["kind"]
+    return entry
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Spans of numbers
 
@@ -1183,6 +1199,7 @@ class Chain:
     def __init__(self):
         self.links = {}  # epoch -> link, in the order of their first entries
         self.next = {}  # epoch -> epochs that name it as theirs before, in the order of their openings
+        self._found = None
 
     def apply(self, entry):
         if entry.conflict is not None:
@@ -1190,6 +1207,7 @@ class Chain:
         said = entry.said
         link = self.links.get(said["epoch"])
         if link is None:
+            self._found = None
             link = self.links[said["epoch"]] = {
                 "epoch": said["epoch"],
                 "first": entry.index,
@@ -1202,10 +1220,12 @@ class Chain:
                 "root": None,
             }
         if entry.kind != "epoch.open" or said["seq"] != 1:
-            link["spoke"] = True
+            if not link["spoke"]:
+                link["spoke"], self._found = True, None
             return
         if link["opened"] is not None:
             return
+        self._found = None
         attrs = entry.attrs
         link["opened"] = entry.index
         link["signed"] = entry.signed is not None
@@ -1232,9 +1252,15 @@ class Chain:
         return None
 
     def findings(self):
+        if self._found is None:
+            self._found = self._findings()
+        return self._found
+
+    def _findings(self):
         links = list(self.links.values())
         opened = [link for link in links if link["opened"] is not None]
         beginnings = [link["epoch"] for link in opened if link["previous"] is None]
+        counters = sorted(link["counter"] for link in links if link["counter"] is not None)
         lost, miscounted = [], []
         for link in opened:
             counter, previous = link["counter"], link["previous"]
@@ -1252,14 +1278,16 @@ class Chain:
                     hole["size"] = link["size"]
                 if link["root"] is not None:
                     hole["root"] = link["root"]
-            below = [each["counter"] for each in links if each["counter"] is not None and each["counter"] < (counter or 0)]
-            begin = max(below, default=-1) + 1
+            at = bisect.bisect_left(counters, counter or 0)
+            begin = counters[at - 1] + 1 if at else 0
             if len(beginnings) <= 1 and counter is not None and begin < counter:
                 hole["counters"] = {"from": begin, "to": counter}
             lost.append(hole)
         branches = []
         for previous, naming in self.next.items():
-            spoken = [link for link in links if link["spoke"] and link["epoch"] in naming]
+            if len(naming) < 2:
+                continue
+            spoken = sorted((self.links[epoch] for epoch in naming if self.links[epoch]["spoke"]), key=lambda link: link["first"])
             if len(spoken) > 1:
                 branches.append(
                     {"previous": previous, "epochs": [link["epoch"] for link in spoken], "index": spoken[-1]["first"]}
@@ -1553,7 +1581,7 @@ class Log:
         epochs = [
             {"epoch": epoch, "status": self.epoch_statement(sink, epoch, time, policy)["status"]} for epoch in chain.links
         ]
-        found = chain.findings()
+        found = dict(chain.findings())
         statuses = [each["status"] for each in epochs]
         if found["branches"] or found["miscounted"]:
             statuses.append("conflict")
@@ -1712,7 +1740,11 @@ class Evidence:
         self.log, self.session, self.statement = log, session, statement
         self.members = {member["sink"] for member in statement["members"]}
         self.verdicts = [e for e in entries if e.kind == "verdict" and e.sink in self.members]
-        self.labels = [(index, said) for index, said in log.labels.get(session, ()) if index < log.size]
+        last = {}  # of an auditor, the last label about the same counts, where it stands
+        for index, said in log.labels.get(session, ()):
+            if index < log.size:
+                last[(said["by"], said.get("call"))] = (index, said)
+        self.labels = sorted(last.values(), key=lambda label: label[0])
         self._entry_at = entry_at
 
     def entry_at(self, index):
@@ -3703,12 +3735,17 @@ class Walk:
     def _read(self, place):
         self._file.seek(self.offsets[place])
         data = self._file.read(1024 + 4096 + 2)
-        line, body = data.split(b"\n", 2)[:2]
-        return parse_entry(line, body, self.v.origin)
+        return known_entry(*data.split(b"\n", 2)[:2])
 
     def _entries_of(self, name):
         named = self.sessions.get(name)
-        return [] if named is None else [self._read(place) for place in named.at]
+        if named is None:
+            return []
+        found = [self._read(place) for place in named.at]
+        self._cache.clear()
+        if len(found) <= 4096:
+            self._cache.update((entry.index, entry) for entry in found)
+        return found
 
     def _make(self, size, asks):
         self.log.size = size
