@@ -58,6 +58,12 @@ async function receiptHolds(output: string): Promise<void> {
   const [, receipt = '', vkey = ''] = /belay receipt verify (\S+) --key (\S+)/.exec(output) ?? [];
   const [, shown = ''] = /belay receipt show (\S+)/.exec(output) ?? [];
   expect((await belay('receipt', 'verify', receipt, '--key', vkey)).code).toBe(0);
+  const [, archive = ''] = /belay receipt verify (\S+\.zip) --key/.exec(output) ?? [];
+  expect((await belay('receipt', 'verify', archive, '--key', vkey)).code).toBe(0);
+  expect(output).toMatch(/the export \(\d+ kB\) +VALID, and VALID by the second verifier\n/);
+  for (const what of ['entries.ndjson', 'report.html']) {
+    expect(output).toMatch(new RegExp(`${what}: .*INVALID, and INVALID by the second verifier`));
+  }
   const page = await belay('receipt', 'show', shown, '--key', vkey);
   expect(page.code).toBe(0);
   if (shown !== receipt) {
@@ -85,6 +91,9 @@ it('npm run demo: a verdict of each kind, VALID, then INVALID for each tampered 
     /! WARN +what_time .*\n +A2 result: .*time\n/,
     /\? UNVERIFIED +exchange_rate .*\n +A2 result: .*network/,
     /entry \d+, by verifier: verdict FAIL WROTE_THOUGH_READ_ONLY, of entries \d+ .*, \d+ .*, \d+ /,
+    /✗ violated +monday\n +sinks: hook complete, proxy complete, verifier complete; .*\n +verifier found a failure, INVARIANT_BROKEN /,
+    /✓ affirmed +tuesday\n +sinks: hook complete, proxy complete, verifier complete; calls: 4 replayed\n/,
+    /✗ incomplete +wednesday\n +sinks: hook complete, proxy gap; .*\n +proxy has a gap: line \d+ never came/,
     /the receipt for the verdict +VALID/,
   ]) {
     expect(output).toMatch(line);
@@ -103,6 +112,8 @@ if (hides) {
       /Without bwrap and strace, no call can be judged.*\n +apt-get install bubblewrap strace\n/,
     );
     expect(output).not.toMatch(/PASS|FAIL|verdict/);
+    expect(output).toMatch(/\? unverified +tuesday\n/);
+    expect(output).toMatch(/✗ incomplete +wednesday\n.*\n +proxy has a gap: line \d+ never came/);
     await receiptHolds(output);
   }, 120_000);
 }

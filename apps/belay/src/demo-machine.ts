@@ -32,20 +32,35 @@ export class Machine {
 
   /** Runs a command line to its end. Exit codes that are answers are given back; throws for those that are failures. */
   async belay(environment: Environment, args: readonly string[]): Promise<Ran> {
-    const child = spawn(process.execPath, [BELAY, ...args], {
-      stdio: ['ignore', 'pipe', 'pipe'],
+    const ran = await this.run(environment, process.execPath, [BELAY, ...args]);
+    if (ran.code !== null && ran.code >= 64) {
+      throw new Error(`belay ${args.slice(0, 2).join(' ')} failed (${ran.code}): ${ran.stderr}${ran.stdout}`);
+    }
+    return ran;
+  }
+
+  /** Runs a program to its end, with `input` on its standard input. */
+  async run(
+    environment: Environment,
+    program: string,
+    args: readonly string[],
+    input?: string,
+  ): Promise<Ran> {
+    const child = spawn(program, args, {
+      stdio: ['pipe', 'pipe', 'pipe'],
       env: { ...this.#environment, ...environment },
     });
     this.#running.add(child);
     let stdout = '';
     let stderr = '';
+    child.stdin.on('error', () => undefined);
+    child.stdin.end(input);
     child.stdout.on('data', (chunk: Buffer) => (stdout += chunk));
     child.stderr.on('data', (chunk: Buffer) => (stderr += chunk));
-    const code = await new Promise<number | null>((resolve) => child.once('close', resolve));
-    this.#running.delete(child);
-    if (code !== null && code >= 64) {
-      throw new Error(`belay ${args.slice(0, 2).join(' ')} failed (${code}): ${stderr}${stdout}`);
-    }
+    const code = await new Promise<number | null>((resolve, reject) => {
+      child.once('error', reject);
+      child.once('close', resolve);
+    }).finally(() => this.#running.delete(child));
     return { code, stdout, stderr };
   }
 

@@ -1,5 +1,6 @@
 /** The verdicts of the demo as lines to read, held against what they have to be. */
 
+import { type ListedReason, reasonText, type SESSION_DISPOSITIONS } from '@belay/receipt';
 import type { Status } from '@belay/verdict';
 import { printable, type Style } from './output.js';
 import { axisOf, decisive, messageOf, sentence } from './report-text.js';
@@ -78,3 +79,63 @@ const axes = ({ verdict }: TurnPart): string =>
       return found === undefined || found === 'NOT_COVERED' ? [] : [`${kind} ${found}`];
     })
     .join(', ');
+
+type Disposition = (typeof SESSION_DISPOSITIONS)[number];
+
+interface Member {
+  readonly sink: string;
+  readonly status: string;
+  readonly reasons: Extract<ListedReason, { readonly reason: 'coverage'; readonly status: 'gap' }>['because'];
+}
+
+/** What is shown of the receipt of a session. */
+interface SessionPredicate {
+  readonly calls: number;
+  readonly coverage: { readonly members: readonly Member[] };
+  readonly authority: { readonly levels: Readonly<Record<string, number>> };
+  readonly disposition: {
+    readonly status: Disposition;
+    readonly reasons?: readonly ListedReason[];
+  };
+}
+
+const SESSION_MARK: Readonly<Partial<Record<Disposition, string>>> = {
+  violated: '✗',
+  affirmed: '✓',
+  incomplete: '✗',
+};
+
+/** One session; throws when it did not come to what it has to, or does not name the line that is missing. */
+export function sessionLines(
+  receipt: Buffer,
+  name: string,
+  expected: Disposition,
+  missing: number | undefined,
+  style: Style,
+): string {
+  const { payload } = JSON.parse(receipt.toString('utf8')) as { payload: string };
+  const { predicate } = JSON.parse(Buffer.from(payload, 'base64').toString('utf8')) as {
+    predicate: SessionPredicate;
+  };
+  const { status, reasons = [] } = predicate.disposition;
+  const members = predicate.coverage.members
+    .map(({ sink, status: covers }) => `${sink} ${covers}`)
+    .join(', ');
+  const levels = Object.entries(predicate.authority.levels)
+    .flatMap(([level, n]) => (n > 0 ? `${n} ${level}` : []))
+    .join(', ');
+  // Of a sink's coverage, the list of members says why.
+  const said = reasons.slice(0, 2).map((reason) => {
+    const member = 'sink' in reason && predicate.coverage.members.find(({ sink }) => sink === reason.sink);
+    return reasonText(
+      reason.reason === 'coverage' && member ? { ...reason, because: member.reasons } : reason,
+    );
+  });
+  const text = `${[members, `calls: ${levels}`, ...said].join('; ')}`;
+  if (status !== expected) throw new Error(`${name} came to ${status}, and not to ${expected}: ${text}`);
+  if (missing !== undefined && !said.some((each) => new RegExp(`\\b${missing}\\b`).test(each)))
+    throw new Error(`nothing says that line ${missing} of ${name} is missing: ${text}`);
+  const paint = status === 'affirmed' ? style.good : status === 'unverified' ? style.odd : style.bad;
+  const lines = [`sinks: ${members}; calls: ${levels}`, ...said];
+  return `  ${paint(style.bold(`${SESSION_MARK[status] ?? '?'} ${status.padEnd(10)}`))}  ${style.bold(name)}\n${lines.map((line) => `${INDENT}${style.dim(printable(line))}\n`).join('')}`;
+}

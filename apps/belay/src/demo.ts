@@ -1,26 +1,28 @@
 /**
  * The main job once, end to end, with real parts: the service on a PostgreSQL of its own, an official MCP server and
- * one with bad habits behind `belay proxy`, each in a boundary, the official MCP client in front; every call judged by
- * running it again, the verdicts told to the log, a receipt, its offline verification, and four tampered copies refused.
+ * one with bad habits behind `belay proxy`, each in a boundary, the official MCP client in front and `belay hook` beside
+ * it; every call judged by running it again, the verdicts told to the log; what each session comes to, with a receipt;
+ * an export, verified offline by two verifiers that share no code, and tampered copies refused by both.
  * A development program: it is not part of the `belay` command and uses development dependencies.
  */
 
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { readFile } from 'node:fs/promises';
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
-import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
-import { dirname, join, relative } from 'node:path';
+import { join, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import type { EventList, ProjectCreated, TenantCreated, TokenIssued } from '@belay/contracts/http';
+import type { EventList, PolicySet, ProjectCreated, TenantCreated, TokenIssued } from '@belay/contracts/http';
 import { type Envelope, parseEntry } from '@belay/envelope';
 import type { Report } from '@belay/receipt';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { getDefaultEnvironment, StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { readConfig } from './config.js';
+import { forgeries, takeOut } from './demo-forger.js';
 import { BELAY, freePort, Machine, type Missing } from './demo-machine.js';
-import { HABITS, statusText, turnsOf, verdictLines, WEAKENED } from './demo-verdicts.js';
+import { badHabits, honestDay, hushedDay, HUSHED, ordinaryDay, type Session } from './demo-sessions.js';
+import { HABITS, sessionLines, statusText, turnsOf, verdictLines, WEAKENED } from './demo-verdicts.js';
+import { backgroundDir, runningPid } from './hook-forward.js';
 import { styleFor } from './output.js';
 import { messageOf, statusCounts } from './report-text.js';
 import { Service } from './service.js';
@@ -46,100 +48,42 @@ async function step<T>(title: string, work: () => Promise<T>): Promise<T> {
 }
 
 type Environment = Readonly<Record<string, string>>;
-type Call = readonly [tool: string, given: Readonly<Record<string, unknown>>];
 
-/** A server behind the proxy, and what an agent asks of it. */
-interface Session {
-  readonly workspace: string;
-  readonly server: readonly string[];
-  readonly calls: readonly Call[];
-}
-
-const TEST = `from refunds import refund
-
-
-def test_what_was_paid():
-    assert refund(40) == 40
-
-
-def test_not_twice():
-    assert refund(40, refunded=True) == 0
-`;
-
-/** The official file server: a dozen calls of an ordinary working day, and one that should not have been made. */
-function ordinaryDay(workspace: string): Session {
-  const at = (name: string): string => join(workspace, name);
-  mkdirSync(at('tests'), { recursive: true });
-  writeFileSync(at('tests/test_refunds.py'), TEST);
-  const server = createRequire(import.meta.url).resolve(
-    '@modelcontextprotocol/server-filesystem/package.json',
-  );
-  return {
-    workspace,
-    server: [process.execPath, join(dirname(server), 'dist/index.js'), workspace],
-    calls: [
-      ['list_allowed_directories', {}],
-      ['list_directory', { path: workspace }],
-      ['write_file', { path: at('notes.md'), content: '# Notes\n\nFirst draft.\n' }],
-      ['read_text_file', { path: at('notes.md') }],
-      ['edit_file', { path: at('notes.md'), edits: [{ oldText: 'First draft.', newText: 'Second draft.' }] }],
-      ['create_directory', { path: at('archive') }],
-      ['write_file', { path: at('report.csv'), content: 'day,tickets\nmon,12\ntue,9\n' }],
-      ['read_multiple_files', { paths: [at('notes.md'), at('report.csv')] }],
-      ['move_file', { source: at('report.csv'), destination: at('archive/report.csv') }],
-      ['search_files', { path: workspace, pattern: '*.md' }],
-      ['get_file_info', { path: at('archive/report.csv') }],
-      ['directory_tree', { path: workspace }],
-      ['read_text_file', { path: at('missing.txt') }],
-      [
-        'edit_file',
-        {
-          path: at('tests/test_refunds.py'),
-          edits: [
-            {
-              oldText: '    assert refund(40, refunded=True) == 0',
-              newText: '    refund(40, refunded=True)',
-            },
-          ],
-        },
-      ],
-    ],
-  };
-}
-
-/** The server of the demo, which has a tool for each verdict; `port` is what one of them asks. */
-function badHabits(workspace: string, port: number): Session {
-  mkdirSync(workspace);
-  writeFileSync(join(workspace, 'tickets.csv'), '12,broken kettle,open\n13,wrong size,open\n');
-  const program = fileURLToPath(new URL('demo-server.js', import.meta.url));
-  return {
-    workspace,
-    server: [process.execPath, program, workspace, String(port)],
-    calls: [
-      ['count_open', {}],
-      ['assign_ticket', { id: 12, to: 'ann' }],
-      ['look_up_ticket', { id: 13 }],
-      ['what_time', {}],
-      ['exchange_rate', {}],
-    ],
-  };
-}
-
+/** A session that the proxy opened is complete with every line of both; two seconds are enough on one machine. */
+const POLICY = {
+  sessions: [{ kind: 'agent', opens: ['proxy'], required: ['proxy', 'hook'] }],
+  lateness: 2,
+};
 interface Traffic {
   readonly calls: number;
   readonly errors: number;
   readonly medianMs: number;
 }
 
-/** The official client, through the proxy, to the server of a session. */
-async function drive(environment: Environment, session: Session, boundary: string[]): Promise<Traffic> {
-  const { workspace, server, calls } = session;
+/** How a session is recorded. */
+interface Recorded {
+  readonly environment: Environment;
+  readonly session: Session;
+  readonly options: readonly string[];
+  /** Whether the agent also tells its hook. */
+  readonly hooks: boolean;
+}
+
+/** The official client, through the proxy, to the server of a session; and what an agent tells its hook meanwhile. */
+async function drive({ environment: given, session, options, hooks }: Recorded): Promise<Traffic> {
+  const { run, workspace, server, calls } = session;
+  const environment = { ...given, BELAY_SESSION: run };
   const transport = new StdioClientTransport({
     command: process.execPath,
-    args: [BELAY, 'proxy', '--workspace', workspace, ...boundary, '--hold-limit', '5000', '--', ...server],
+    args: [BELAY, 'proxy', '--workspace', workspace, ...options, '--hold-limit', '5000', '--', ...server],
     env: { ...getDefaultEnvironment(), ...environment },
     stderr: 'pipe',
   });
+  const tell = async (name: string, more: object = {}): Promise<void> => {
+    if (!hooks) return;
+    const event = JSON.stringify({ session_id: run, hook_event_name: name, ...more });
+    await machine.run(environment, process.execPath, [BELAY, 'hook'], event);
+  };
   let words = '';
   transport.stderr?.on('data', (chunk: Buffer) => (words += chunk));
   const client = new Client({ name: 'belay-demo', version: '0.1.0' });
@@ -150,17 +94,38 @@ async function drive(environment: Environment, session: Session, boundary: strin
   let errors = 0;
   try {
     await client.listTools();
-    for (const [name, given] of calls) {
+    for (const [at, [name, given]] of calls.entries()) {
+      const id = `toolu_${run}_${at}`;
+      const tool = { tool_name: `mcp__files__${name}`, tool_input: given, tool_use_id: id };
+      await tell('PreToolUse', tool);
       const began = performance.now();
-      const result = await client.callTool({ name, arguments: given });
+      const result = await client.callTool({
+        name,
+        arguments: given,
+        _meta: { 'claudecode/toolUseId': id },
+      });
       times.push(performance.now() - began);
       if (result.isError === true) errors += 1;
+      await tell('PostToolUse', {
+        ...tool,
+        tool_response: { content: result.content, ...(result.isError === true ? { isError: true } : {}) },
+      });
     }
   } finally {
     await client.close();
+    await tell('SessionEnd');
   }
   times.sort((a, b) => a - b);
   return { calls: calls.length, errors, medianMs: times[Math.floor(times.length / 2)] ?? 0 };
+}
+
+/** What sends a hook's lines in the background is gone: by itself, or because it was told to. */
+async function backgroundEnded(state: string, log: string, told: boolean): Promise<void> {
+  const until = Date.now() + FLUSH_MS;
+  for (let pid; (pid = runningPid(backgroundDir(state, log))) !== undefined; await sleep(50)) {
+    if (told || Date.now() > until) process.kill(pid, 'SIGTERM');
+    if (Date.now() > 2 * until) throw new Error('what sends in the background does not end');
+  }
 }
 
 /** An entry of the log that a sink sent. */
@@ -249,7 +214,7 @@ async function sayTamperings(receipt: string, scratch: string, own: Environment,
   );
   if (verified.verdict !== 'VALID')
     throw new Error(`the receipt is refused by: ${failedChecks(verified).join(', ')}`);
-  for (const { what, refusedBy, bytes } of tamperings(await readFile(receipt))) {
+  for (const { what, refusedBy, bytes } of tamperings(readFileSync(receipt))) {
     const copy = join(scratch, 'tampered.json');
     writeFileSync(copy, bytes);
     const report = await machine.json<Report>(own, ['receipt', 'verify', copy, '--key', vkey]);
@@ -262,6 +227,43 @@ async function sayTamperings(receipt: string, scratch: string, own: Environment,
       throw new Error(`tampering with ${what} was not refused by the check that is there for it`);
     }
   }
+}
+
+/** The second verifier: one file that is no part of what is installed, for whoever trusts none of it. */
+const SECOND = fileURLToPath(new URL('../../../infra/verifier/verify.py', import.meta.url));
+
+/** The export by both verifiers, and changed copies of it. */
+async function sayExport(archive: string, scratch: string, own: Environment, vkey: string): Promise<void> {
+  const python = await machine.run(own, 'python3', ['--version']).catch(() => undefined);
+  const both = async (path: string): Promise<{ verdict: string; by: string }[]> => {
+    const first = await machine.json<Report>(own, ['receipt', 'verify', path, '--key', vkey]);
+    const found = [{ verdict: first.verdict, by: failedChecks(first).join(', ') }];
+    if (python === undefined) return found;
+    const ran = await machine.run(own, 'python3', [SECOND, path, '--key', vkey, '--json']);
+    const second = JSON.parse(ran.stdout) as Report;
+    return [...found, { verdict: second.verdict, by: failedChecks(second).join(', ') }];
+  };
+  const line = (what: string, verdicts: readonly { verdict: string; by: string }[], good: boolean): void => {
+    const paint = good ? style.good : style.bad;
+    const [first, second] = verdicts.map(({ verdict }) => paint(verdict));
+    const refusers = verdicts[0]?.by === '' ? '' : `  by ${style.bold(verdicts[0]?.by ?? '')}`;
+    say(
+      `  ${what.padEnd(46)}${first}${second === undefined ? '' : `, and ${second} by the second verifier`}${refusers}`,
+    );
+  };
+  say('');
+  const whole = await both(archive);
+  line(`the export (${(statSync(archive).size / 1_000).toFixed(0)} kB)`, whole, true);
+  if (whole.some(({ verdict }) => verdict !== 'VALID'))
+    throw new Error(`the export is refused by: ${whole.map(({ by }) => by).join(' / ')}`);
+  for (const { what, bytes } of forgeries(readFileSync(archive))) {
+    const copy = join(scratch, 'forged.zip');
+    writeFileSync(copy, bytes);
+    const found = await both(copy);
+    line(what, found, false);
+    if (found.some(({ verdict }) => verdict !== 'INVALID')) throw new Error(`${what} was not refused`);
+  }
+  if (python === undefined) say(style.warn('  Without python3, the second verifier was not asked.'));
 }
 
 const shown = (file: string): string => {
@@ -286,6 +288,7 @@ async function demo(): Promise<void> {
     BELAY_STATE: state,
     XDG_CONFIG_HOME: join(scratch, 'config'),
   };
+  let endBackground: (() => Promise<void>) | undefined;
   const missing = machine.missing();
   const contained = !missing.some(({ program }) => program === 'bwrap');
 
@@ -313,31 +316,76 @@ async function demo(): Promise<void> {
       ]),
     );
     const admin = { ...own, BELAY_ADMIN_KEY: tenant.admin.credential };
-    const project = await step('project: a log, an append token, a key for the sink', () =>
-      machine.json<ProjectCreated>(admin, ['project', 'register', '--name', 'files', '--url', url]),
+    const project = await step('project: a log, an append token, a key for the proxy', () =>
+      machine.json<ProjectCreated>(admin, [
+        'project',
+        'register',
+        '--name',
+        'files',
+        '--domain',
+        'workstation',
+        '--url',
+        url,
+      ]),
     );
+    endBackground = () => backgroundEnded(state, project.origin, true);
+    const of = ['--project', project.project, '--url', url];
+    await step('a key for the hook; a session needs every line of both', async () => {
+      const keyed = ['--kind', 'hook', '--domain', 'workstation', '--generate-key'];
+      await machine.belay(admin, ['sink', 'declare', 'hook', ...keyed, ...of]);
+      const file = join(scratch, 'policy.json');
+      writeFileSync(file, JSON.stringify(POLICY));
+      await machine.json<PolicySet>(admin, ['project', 'policy', 'set', file, ...of]);
+    });
 
-    chapter(`Record: official client, belay proxy, server${contained ? ' in a boundary' : ''}`);
+    chapter(
+      `Record: official client, belay proxy and belay hook, server${contained ? ' in a boundary' : ''}`,
+    );
     await new Promise<void>((resolve) => rates.listen(0, '127.0.0.1', resolve));
     const ratesPort = (rates.address() as { port: number }).port;
     const day = ordinaryDay(join(scratch, 'files'));
     const habits = badHabits(join(scratch, 'tickets'), ratesPort);
+    const honest = honestDay(join(scratch, 'invoices'));
+    const hushed = hushedDay(join(scratch, 'ledger'));
     const boundary = contained ? ['--sandbox', 'default'] : [];
+    const usual = { environment: own, options: boundary, hooks: true };
     const traffic = await step(
-      `official file server, ${day.calls.length} calls, the last one not so innocent`,
-      () => drive(own, day, boundary),
+      `monday: official file server, ${day.calls.length} calls, the last one not so innocent`,
+      () => drive({ ...usual, session: day }),
     );
-    await step(`a server with bad habits, ${habits.calls.length} calls`, () =>
-      drive(
-        contained ? { ...own, BELAY_SANDBOX_NETWORK: `allow-ports:${ratesPort}` } : own,
-        habits,
-        boundary,
-      ),
+    await step(`tickets: a server with bad habits, ${habits.calls.length} calls, no hook`, () =>
+      drive({
+        ...usual,
+        environment: contained ? { ...own, BELAY_SANDBOX_NETWORK: `allow-ports:${ratesPort}` } : own,
+        session: habits,
+        hooks: false,
+      }),
     );
-    const run = await step('events streamed, every ack verified', () => sentBy('proxy', 2, url, project));
+    const held = await step(
+      `tuesday: ${honest.calls.length} calls, each waits for its state to be in the log`,
+      () => drive({ ...usual, options: [...boundary, '--attest-first=10000'], session: honest }),
+    );
+    const gone = await step(
+      `wednesday: ${hushed.calls.length} calls, no network; one line is taken out before it is sent`,
+      async () => {
+        await backgroundEnded(state, project.origin, false);
+        const offline = { ...own, BELAY_URL: 'http://127.0.0.1:9' };
+        await drive({
+          environment: offline,
+          options: [...boundary, '--flush-timeout', '0'],
+          session: hushed,
+          hooks: true,
+        });
+        await backgroundEnded(state, project.origin, true);
+        const taken = takeOut(state, project.origin, 'proxy', HUSHED);
+        await machine.belay({ ...own, BELAY_URL: url }, ['forward']);
+        return taken;
+      },
+    );
+    const run = await step('events streamed, every ack verified', () => sentBy('proxy', 4, url, project));
     say(
       style.dim(
-        `    a call takes ${traffic.medianMs.toFixed(1)} ms (median), states of its folder included; the log has ${countKinds(run)}`,
+        `    a call takes ${traffic.medianMs.toFixed(1)} ms (median), states of its folder included, ${held.medianMs.toFixed(1)} ms where it waits for the log;\n    the log has ${countKinds(run)}`,
       ),
     );
 
@@ -346,7 +394,6 @@ async function demo(): Promise<void> {
     if (contained) {
       chapter('Judge: every call again, on its state, no network, no model');
       const verifier = await step('a token for a verifier, and its key', async () => {
-        const of = ['--project', project.project, '--url', url];
         await machine.belay(admin, [
           'sink',
           'declare',
@@ -370,20 +417,25 @@ async function demo(): Promise<void> {
           ...of,
         ]);
       });
-      const traces = readdirSync(join(state, 'traces')).map((name) => join(state, 'traces', name));
-      const found = await step('both sessions run again, verdicts told to the log', () =>
+      const all = readdirSync(join(state, 'traces'))
+        .filter((name) => name.startsWith('proxy-'))
+        .map((name) => join(state, 'traces', name));
+      // What is missing of Wednesday is missing, however its calls would come out.
+      const traces = all.filter((path) => !readFileSync(path, 'utf8').includes(hushed.workspace));
+      const found = await step(`${traces.length} sessions run again, verdicts told to the log`, () =>
         machine.json<readonly Verification[]>({ ...own, BELAY_URL: url, BELAY_TOKEN: verifier.credential }, [
           'verify',
           '--attest',
           ...traces,
         ]),
       );
-      const [first, second] = [day, habits].map(({ workspace }) =>
+      const [first, second, third] = [day, habits, honest].map(({ workspace }) =>
         found.find(({ server }) => server.includes(workspace)),
       );
-      if (first === undefined || second === undefined) throw new Error('a session was not judged');
+      if (first === undefined || second === undefined || third === undefined)
+        throw new Error('a session was not judged');
       sayVerdicts(first, second);
-      verdicts = await sentBy('verifier', 2, url, project);
+      verdicts = await sentBy('verifier', 3, url, project);
       failed = verdicts.find(({ envelope }) => envelope.attrs?.['cause'] === 'WROTE_THOUGH_READ_ONLY');
       if (failed === undefined) throw new Error('the log has no verdict on the reader that writes');
       say('');
@@ -395,17 +447,36 @@ async function demo(): Promise<void> {
       );
     }
 
+    const auditor = { ...own, BELAY_AUDITOR_KEY: project.auditor.credential, BELAY_URL: url };
+    chapter('Account: what each session comes to, by whether every line of both sinks is there');
+    const expected = contained
+      ? (['violated', 'affirmed', 'incomplete'] as const)
+      : (['unverified', 'unverified', 'incomplete'] as const);
+    for (const [at, { run: id }] of [day, honest, hushed].entries()) {
+      const file = join(kept, `${id}.json`);
+      await step(`${id}: settled, its receipt`, () =>
+        machine.belay(auditor, ['receipt', 'get', '--run', id, '--wait', '30', '--out', file]),
+      );
+      process.stdout.write(
+        sessionLines(
+          readFileSync(file),
+          id,
+          expected[at] ?? 'affirmed',
+          at === 2 ? gone.seq : undefined,
+          style,
+        ),
+      );
+    }
+
     chapter('Prove');
     const file = join(kept, 'receipt.json');
     const verdictFile = join(kept, 'verdict.json');
-    const auditor = { ...own, BELAY_AUDITOR_KEY: project.auditor.credential };
+    const archive = join(kept, 'export.zip');
     const all = [...run, ...verdicts].map(({ index }) => index);
     await step('checkpoint, a receipt for all of it', () =>
       machine.belay(auditor, [
         'receipt',
         'get',
-        '--url',
-        url,
         '--out',
         file,
         '--range',
@@ -415,18 +486,12 @@ async function demo(): Promise<void> {
     if (failed !== undefined) {
       const { index } = failed;
       await step('a receipt for the verdict on the reader that writes', () =>
-        machine.belay(auditor, [
-          'receipt',
-          'get',
-          '--url',
-          url,
-          '--event',
-          String(index),
-          '--out',
-          verdictFile,
-        ]),
+        machine.belay(auditor, ['receipt', 'get', '--event', String(index), '--out', verdictFile]),
       );
     }
+    await step('an export: the log, every receipt, a report to read', () =>
+      machine.belay(auditor, ['export', 'create', '--out', archive]),
+    );
     await step('service stopped', () => machine.end());
     await sayTamperings(file, scratch, own, project.vkey);
     if (failed !== undefined) {
@@ -443,18 +508,22 @@ async function demo(): Promise<void> {
       if (report.verdict !== 'VALID')
         throw new Error(`the receipt for the verdict is refused by: ${failedChecks(report).join(', ')}`);
     }
+    await sayExport(archive, scratch, own, project.vkey);
 
     say(`
   Done in ${((performance.now() - began) / 1_000).toFixed(1)} s; nothing is left running. Go on by hand:
 
     npx belay receipt show ${shown(failed === undefined ? file : verdictFile)}
     npx belay receipt verify ${shown(file)} --key ${project.vkey}
+    npx belay receipt show ${shown(join(kept, `${day.run}.json`))}
+    npx belay receipt verify ${shown(archive)} --key ${project.vkey}
     npx belay serve                       ${style.dim('# a service of your own; the README goes on from there')}
 `);
   } finally {
     rates.close();
     rates.closeAllConnections();
     await machine.end();
+    await endBackground?.();
     rmSync(scratch, { recursive: true, force: true });
   }
 }
