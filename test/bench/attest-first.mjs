@@ -33,11 +33,21 @@ export async function run({ scale }) {
     const env = { BELAY_STATE: join(dir, 'state'), XDG_CONFIG_HOME: join(dir, 'config') };
     const tenant = await belay(
       { ...env, BELAY_OPERATOR_KEY: operator },
-      ...['tenant', 'create', '--name', 'bench', '--url', url],
+      'tenant',
+      'create',
+      '--name',
+      'bench',
+      '--url',
+      url,
     );
     await belay(
       { ...env, BELAY_ADMIN_KEY: tenant.admin.credential },
-      ...['project', 'register', '--name', 'bench', '--url', url],
+      'project',
+      'register',
+      '--name',
+      'bench',
+      '--url',
+      url,
     );
     for (const options of [[], ['--attest-first=60000']]) {
       const workspace = join(dir, `workspace-${servers.length}`);

@@ -50,7 +50,7 @@ it('the section "Verify an export you were handed" works as printed, without a n
     await world.export(join(handed, 'export.zip'));
     writeFileSync(join(handed, 'log.vkey'), `${world.signer.vkey}\n`);
     const script = `set -euo pipefail\n${section('Verify an export you were handed')}`;
-    const [program = 'bash', ...args] = [...alone, 'bash', '-c', script];
+    const [program, ...args] = [...alone, 'bash', '-c', script] as [string, ...string[]];
     const env = { ...process.env, HANDED: handed, HOME: handed, BELAY_URL: 'http://127.0.0.1:9' };
     const shell = spawn(program, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'], env });
     let output = '';

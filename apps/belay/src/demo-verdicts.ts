@@ -131,7 +131,7 @@ export function sessionLines(
       reason.reason === 'coverage' && member ? { ...reason, because: member.reasons } : reason,
     );
   });
-  const text = `${[members, `calls: ${levels}`, ...said].join('; ')}`;
+  const text = [members, `calls: ${levels}`, ...said].join('; ');
   if (status !== expected) throw new Error(`${name} came to ${status}, and not to ${expected}: ${text}`);
   if (missing !== undefined && !said.some((each) => new RegExp(`\\b${missing}\\b`).test(each)))
     throw new Error(`nothing says that line ${missing} of ${name} is missing: ${text}`);
