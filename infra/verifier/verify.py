@@ -2419,7 +2419,7 @@ class Archive:
         self.files = {}
         self._walk(self._read(directory, directory_size), count)
         names = list(self.files)
-        if names not in ([*FILES, MANIFEST], [*FILES[:-1], MANIFEST]):
+        if names[-1] != MANIFEST or names != [name for name in (*FILES, MANIFEST) if name in self.files]:
             raise Malformed("its files are not those of an export, in their order")
         at = 0
         headers = []

@@ -9,11 +9,12 @@ import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { LogCoverage, type SentEntry } from '@belay/coverage';
 import { canonical, entryBytes, collectorLine, parseEntry } from '@belay/envelope';
-import { deriveSession, Standing } from '@belay/receipt';
-import { verifyExport } from '../../libs/export/src/verify.js';
+import { verifyExport } from '@belay/export';
+import { deriveSession, type Pins, Standing } from '@belay/receipt';
+import { EXAMPLE_SESSIONS, exampleLog } from '@belay/testkit/export';
 import { KEY, ORIGIN } from '../../libs/receipt/test/sample.js';
-import { accountOf, again, SCRIPT, write } from './verifier/exports.js';
-import { forgeries, lies } from './verifier/forgeries.js';
+import { accountOf, again, repacked, SCRIPT, write } from './verifier/exports.js';
+import { forgeries, lies, repackings } from './verifier/forgeries.js';
 import { ed25519Signer } from '@belay/note';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -161,7 +162,7 @@ describe('exports', () => {
 
   interface Case {
     readonly path: string;
-    readonly pins?: { readonly key?: string; readonly origin?: string };
+    readonly pins?: Pins;
     readonly now?: string;
   }
 
@@ -223,6 +224,23 @@ describe('exports', () => {
     for (const each of await same(cases)) expect(each).toEqual({ verdict: 'VALID', failed: [] });
   });
 
+  test('of the example, in every shape, are valid to both, by the key and by the root', async () => {
+    const world = await exampleLog();
+    const pins = [{ key: world.signer.vkey }, { rootPem: world.rootPem, origin: ORIGIN }];
+    const requests = [
+      { oscal: true },
+      { sessions: Object.values(EXAMPLE_SESSIONS).slice(0, 2).sort() },
+      { period: { from: START, to: '2026-01-02T00:00:00.000Z' } },
+    ];
+    const cases: Case[] = [];
+    for (const [n, request] of requests.entries()) {
+      const path = at(`example-${n}.zip`);
+      await world.export(path, request as Parameters<typeof world.export>[1]);
+      cases.push(...pins.map((pin) => ({ path, pins: pin })));
+    }
+    for (const each of await same(cases)) expect(each).toEqual({ verdict: 'VALID', failed: [] });
+  });
+
   test('are held to what a reader knows: key, origin, clock', async () => {
     const account = accountOf(SCRIPT);
     const path = at('pins.zip');
@@ -272,6 +290,11 @@ describe('exports', () => {
         cases.push({ path: at(`${name}-length-${n}.zip`) });
         writeFileSync(at(`${name}-length-${n}.zip`), other);
       }
+    }
+    const whole = at('all.zip');
+    for (const [n, change] of repackings.entries()) {
+      cases.push({ path: at(`packed-${n}.zip`) });
+      await repacked(whole, at(`packed-${n}.zip`), change);
     }
     for (const { verdict } of await same(cases)) expect(verdict).toBe('INVALID');
   });

@@ -52,8 +52,11 @@ chains = verify.Chains(few)
 
 
 def verdict(question):
+    root = None
+    if "rootPem" in question:
+        root = verify.read_root(few.file("root.pem", question["rootPem"].encode()))
     made = verify.Verification(
-        question["export"], question.get("key"), None, question.get("origin"), question["now"], verify.Progress(True)
+        question["export"], question.get("key"), root, question.get("origin"), question["now"], verify.Progress(True)
     )
     made.openssl.close()
     made.openssl, made.chains = few, chains

@@ -3,6 +3,7 @@ import { open } from 'node:fs/promises';
 import { formatStatement, LogCoverage } from '@belay/coverage';
 import { canonical, type CollectorBody } from '@belay/envelope';
 import { privateKeyObject, rawPublicKey } from '@belay/keys';
+import { buildExport, type ExportManifest, type ExportRequest, type ExportSource } from '@belay/export';
 import { CompactRange, leafHash } from '@belay/merkle';
 import { ackName, formatCheckpoint, formatVkey, signNote } from '@belay/note';
 import {
@@ -20,14 +21,7 @@ import {
 } from '@belay/receipt';
 import type { SessionLog } from '@belay/testkit';
 import { ArchiveWriter, readArchive, readExactly } from '../../../libs/export/src/archive.js';
-import { buildExport, type ExportSource } from '../../../libs/export/src/build.js';
-import {
-  type ExportManifest,
-  type ExportRequest,
-  formatManifest,
-  type ManifestFile,
-  parseManifest,
-} from '../../../libs/export/src/manifest.js';
+import { resigned } from '../../../libs/export/test/resigned.js';
 import { KEY, ORIGIN, SEED, signer, X5C } from '../../../libs/receipt/test/sample.js';
 import { Course, type Script } from './histories.js';
 
@@ -334,22 +328,26 @@ export async function again(
   change: (files: Map<string, Buffer>) => void,
   claim: (manifest: ExportManifest) => ExportManifest = (manifest) => manifest,
 ): Promise<void> {
+  await resigned(path, to, { signer } as unknown as Parameters<typeof resigned>[2], (opened) => {
+    change(opened.files);
+    opened.manifest = claim(opened.manifest);
+  });
+}
+
+type Files = [name: string, content: Buffer][];
+export type Repacking = (files: Files) => Files;
+
+/** Writes an archive with other files, and the manifest as it was. */
+export async function repacked(path: string, to: string, change: Repacking): Promise<void> {
   const handle = await open(path, 'r');
-  const files = new Map<string, Buffer>();
+  const files: [string, Buffer][] = [];
   for (const { name, offset, size } of await readArchive(handle)) {
-    files.set(name, await readExactly(handle, offset, size));
+    files.push([name, await readExactly(handle, offset, size)]);
   }
   await handle.close();
-  const { payload } = JSON.parse((files.get('manifest.json') as Buffer).toString()) as { payload: string };
-  const manifest = parseManifest(Buffer.from(payload, 'base64'));
-  files.delete('manifest.json');
-  change(files);
   const out = await open(to, 'w+');
   const writer = new ArchiveWriter(out);
-  const stated: ManifestFile[] = [];
-  for (const [name, bytes] of files) stated.push(await writer.add(name, bytes.length, [bytes]));
-  const envelope = signPayload(formatManifest(claim({ ...manifest, files: stated })), signer);
-  await writer.add('manifest.json', envelope.length, [envelope]);
+  for (const [name, content] of change(files)) await writer.add(name, content.length, [content]);
   await writer.finish();
   await out.close();
 }

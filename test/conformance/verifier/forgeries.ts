@@ -1,5 +1,5 @@
-import type { ExportManifest } from '../../../libs/export/src/manifest.js';
-import type { Lies, Loose } from './exports.js';
+import type { ExportManifest } from '@belay/export';
+import type { Lies, Loose, Repacking } from './exports.js';
 
 /** What is changed in an export that is then signed again: only the log can do it. */
 export type Forgery = readonly [
@@ -351,4 +351,17 @@ export const lies: readonly (readonly [what: string, how: Lies, failed: string])
     { issued: (body) => put(body, ['supersedes'], `sha256:${'0'.repeat(64)}`) },
     'issued',
   ],
+];
+
+/** Archives in their right form, of other files than the manifest has. */
+export const repackings: readonly Repacking[] = [
+  (files) => files.filter(([name]) => name !== 'sessions.csv'),
+  (files) => files.slice(0, -1),
+  (files) => files.slice(-1),
+  (files) => [['extra.txt', Buffer.from('x')], ...files],
+  (files) => [...files.slice(0, 1), ...files],
+  (files) => [...files.slice(1, 2), ...files.slice(0, 1), ...files.slice(2)],
+  (files) => [...files.slice(-1), ...files.slice(0, -1)],
+  (files) => files.map(([name, content]) => [name, name === 'report.pdf' ? Buffer.from('%PDF') : content]),
+  () => [],
 ];
