@@ -301,7 +301,7 @@ describe('an intruder with credentials of another tenant', () => {
         statuses.push(theirs.status);
       }
       // One kind of credential finds nothing, the other may not even ask.
-      if (operation.parameters.includes('project')) expect(statuses.sort()).toEqual([403, 404]);
+      if (operation.parameters.includes('project')) expect(new Set(statuses)).toEqual(new Set([403, 404]));
     }
     // And the victim's credentials work as before.
     await victim.append(victim.sink('after').lines(1));

@@ -3,6 +3,7 @@ import { mkdirSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import { join } from 'node:path';
 import type {
+  CoverageReply,
   DeliveryList,
   ExportJob,
   ExportList,
@@ -12,7 +13,9 @@ import type {
   WebhookCreated,
   WebhookList,
 } from '@belay/contracts/http';
+import { LogCoverage } from '@belay/coverage';
 import { type LogRow, openDatabase, SessionReader } from '@belay/db';
+import { newUlid } from '@belay/envelope';
 import { createGateway, type Gateway, GATEWAY_DEFAULTS } from '@belay/gateway';
 import request from 'supertest';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
@@ -99,6 +102,8 @@ const problemOf = (answer: request.Response) => {
   const { code, field } = body as Problem;
   return [answer.status, code, field];
 };
+
+const ulidAt = (time: number) => newUlid(time, Buffer.alloc(10));
 
 let nextIndex = 10;
 /** Stores a session as the worker does, before anybody looked at it. */
@@ -272,14 +277,15 @@ describe('waiting for a session', () => {
   });
 
   it('may begin before the session does, and ends when it never does', async () => {
-    await tenant.asAuditor('get', tenant.path('/sessions/never?wait=1')).expect(404);
+    const never = tenant.asAuditor('get', tenant.path('/sessions/never?wait=1')).then(({ status }) => status);
     const answer = tenant
       .asAuditor('get', tenant.path('/sessions/soon?wait=30'))
       .then(({ status }) => status);
-    await until(async () => (await waiting()) === 1);
+    await until(async () => (await waiting()) === 2);
     await storeSession('soon');
     await settle('soon', 'incomplete');
     expect(await answer).toBe(200);
+    expect(await never).toBe(404);
   });
 
   it('of its receipt gives none that something newer waits to take the place of', async () => {
@@ -384,6 +390,95 @@ describe('a receipt of a period', () => {
     }
     const ninth = await get('', `2026-03-09T00:00:00Z..2026-04-01T00:00:00Z`);
     expect(problemOf(ninth)).toEqual([429, 'rate_limited', undefined]);
+  });
+});
+
+describe('coverage', () => {
+  it('is not made from more than fits an answer, and says how to ask for less', async () => {
+    const other = await Tenant.create(service, 'restless');
+    const theirs = await logOf(other);
+    const get = (query: string) => other.asAuditor('get', other.path(`/coverage${query}`));
+    // Before the worker has looked at anything.
+    expect((await get('').expect(200)).body).toEqual({
+      log: theirs.origin,
+      size: await sizeOf(theirs),
+      reconciled: 0,
+      statements: [],
+    });
+    expect(problemOf(await get('?sink=proxy'))).toEqual([404, 'not_found', undefined]);
+    const coverage = new LogCoverage({ log: theirs.origin });
+    for (let i = 0; i < 5_001; i++) coverage.epoch('proxy', ulidAt(i));
+    const epochs = [...coverage.epochs].map((epoch) => ({
+      log: theirs.log,
+      sink: 'proxy',
+      epoch: epoch.epoch,
+      state: JSON.stringify(epoch.state()),
+    }));
+    for (let at = 0; at < epochs.length; at += 1000) {
+      await worker
+        .insertInto('epoch_states')
+        .values(epochs.slice(at, at + 1000))
+        .execute();
+    }
+    await worker
+      .insertInto('sink_states')
+      .values({ log: theirs.log, sink: 'proxy', state: JSON.stringify(coverage.chain('proxy').state()) })
+      .execute();
+    await worker
+      .insertInto('reconciled')
+      .values({
+        log: theirs.log,
+        through: 5,
+        state: JSON.stringify({ v: 1, coverage: coverage.state(), standing: [] }),
+      })
+      .execute();
+    expect(problemOf(await get('?sink=proxy'))).toEqual([413, 'range_too_large', 'sink']);
+    expect(problemOf(await get(''))).toEqual([413, 'range_too_large', 'sink']);
+    const one = (await get(`?sink=proxy&epoch=${ulidAt(7)}`).expect(200)).body as CoverageReply;
+    expect(one).toMatchObject({
+      reconciled: 5,
+      statements: [{ type: 'epoch', epoch: ulidAt(7), asOf: { size: 5 } }],
+    });
+    await worker
+      .deleteFrom('epoch_states')
+      .where('log', '=', theirs.log)
+      .where('epoch', '>', ulidAt(10))
+      .execute();
+    expect((await get('?sink=proxy').expect(200)).body).toMatchObject({ statements: [{ type: 'sink' }] });
+  });
+
+  it('of many sinks comes in pages', async () => {
+    const other = await Tenant.create(service, 'wide');
+    const theirs = await logOf(other);
+    const coverage = new LogCoverage({ log: theirs.origin });
+    const names = Array.from({ length: 60 }, (_, i) => `sink-${String(i).padStart(2, '0')}`);
+    await worker
+      .insertInto('sink_states')
+      .values(
+        names.map((sink) => ({
+          log: theirs.log,
+          sink,
+          state: JSON.stringify(coverage.chain(sink).state()),
+        })),
+      )
+      .execute();
+    await worker
+      .insertInto('reconciled')
+      .values({
+        log: theirs.log,
+        through: 5,
+        state: JSON.stringify({ v: 1, coverage: coverage.state(), standing: [] }),
+      })
+      .execute();
+    const get = async (query: string) =>
+      (await other.asAuditor('get', other.path(`/coverage${query}`)).expect(200)).body as CoverageReply;
+    const first = await get('');
+    expect(first.statements).toHaveLength(50);
+    const second = await get(`?cursor=${first.next}`);
+    expect(second.next).toBeUndefined();
+    expect(
+      [...first.statements, ...second.statements].map((one) => (one.type === 'sink' ? one.sink : '')),
+    ).toEqual(names);
   });
 });
 

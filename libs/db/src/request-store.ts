@@ -152,12 +152,7 @@ export class RequestStore {
       .where('kind', '=', kind)
       .where('cancel', '=', false)
       .where(sql<boolean>`spec = ${JSON.stringify(spec)}::jsonb`)
-      .where(({ or, and, eb }) =>
-        or([
-          eb('state', 'in', ['queued', 'running']),
-          and([eb('state', '=', 'done'), eb('finished', '>=', since)]),
-        ]),
-      )
+      .where(sql<boolean>`(state in ('queued', 'running') or state = 'done' and finished >= ${since})`)
       .orderBy('id', 'desc')
       .limit(1)
       .executeTakeFirst();
