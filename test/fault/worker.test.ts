@@ -16,8 +16,10 @@ import { StatingSink } from '../harness/stating-sink.js';
 import { Tenant } from '../harness/tenant.js';
 
 /** 30 in `npm run soak`. */
-const KILLS = Number(process.env['BELAY_KILLS'] ?? 4);
-const SESSIONS_BETWEEN = 6;
+const KILLS = Number(process.env['BELAY_KILLS'] ?? 2);
+const SESSIONS_BETWEEN = 4;
+/** Between two sessions. */
+const PAUSE_MS = 100;
 
 const cleanUp: (() => Promise<unknown> | void)[] = [];
 afterEach(async () => {
@@ -57,7 +59,7 @@ class Talk {
       await this.#patiently(() => this.#sink.send());
       if (this.names.length % 5 === 0) await this.#patiently(() => this.#sink.sendLost());
       this.names.push(session);
-      await sleep(5);
+      await sleep(PAUSE_MS);
     }
     await this.#patiently(() => this.#sink.sendLost());
   }
