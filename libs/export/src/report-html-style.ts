@@ -34,7 +34,7 @@ ul { margin: 8px 0; padding-left: 20px; max-width: 88ch; } li { margin: 3px 0; }
 .mono { font-family: var(--mono); font-size: .9em; } .note { font-size: 11.5px; line-height: 1.4; color: var(--soft); }
 .marks { margin: 10px 0; font-size: 12.5px; } .marks div { display: grid; grid-template-columns: 122px minmax(0, 1fr); gap: 0 12px; margin: 3px 0; } .marks dd { margin: 0; }
 .badge { display: inline-flex; align-items: center; gap: 5px; padding: 0 8px 0 6px; border: 1px solid var(--tone); border-radius: 4px; background: var(--page); color: var(--tone); font-size: 12px; font-weight: 650; line-height: 1.55; white-space: nowrap; }
-.badge.solid { background: var(--pale); } .badge:not(.solid) { border-style: dashed; } .badge.cross, .badge.vertical { border-style: double; border-width: 3px; }
+.badge.solid { background: var(--pale); } .badge:not(.solid) { border-style: dashed; } .badge.bad { border-style: double; border-width: 3px; }
 .badge.back { background: repeating-linear-gradient(45deg, var(--page) 0 5px, var(--pale) 5px 7px); }
 .sign { flex: none; fill: none; stroke: currentColor; stroke-width: 1.7; stroke-linecap: round; stroke-linejoin: round; } svg .sign { stroke: var(--tone); }
 .notice { margin: 14px 0 0; padding: 6px 14px; border: 1px solid var(--tone); border-left-width: 6px; background: var(--pale); } .notice p { font-weight: 650; margin: 4px 0; } .notice p .sign { stroke: var(--tone); vertical-align: -1px; } .notice ul { margin: 4px 0; } .notice:not(.good) { border-style: dashed; border-left-style: solid; }

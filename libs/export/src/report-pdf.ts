@@ -121,6 +121,9 @@ const TABLE_SIZE = 7.8;
 const LEADING = 1.28;
 const CELL_GAP = 7;
 const ROW_PAD = 3.5;
+/** Texts up to this many characters are measured once. */
+const WORD = 40;
+const WIDTHS_KEPT = 4_096;
 /** Between two sentences of a cell. */
 const LINE_GAP = 1.4;
 
@@ -134,6 +137,8 @@ class Pen {
   #chapter: PDFKit.PDFOutline | undefined;
   #page = 0;
   #y = TOP;
+  /** Widths of short texts, most of which come again, by face, at size 1,000. */
+  readonly #widths = new Map<string, number>();
 
   constructor(doc: PDFKit.PDFDocument, footerText: string, pages: number) {
     this.#doc = doc;
@@ -219,7 +224,14 @@ class Pen {
   // --- text
 
   #width(text: string, face: Face, size: number): number {
-    return this.#doc.font(FACES[face]).fontSize(size).widthOfString(text);
+    const key = `${face} ${text}`;
+    let width = this.#widths.get(key);
+    if (width === undefined) {
+      width = this.#doc.font(FACES[face]).fontSize(1_000).widthOfString(text);
+      if (this.#widths.size >= WIDTHS_KEPT) this.#widths.clear();
+      if (text.length <= WORD) this.#widths.set(key, width);
+    }
+    return (width * size) / 1_000;
   }
 
   /** `y` is that of the baseline; `text` is drawable. */
@@ -251,19 +263,25 @@ class Pen {
   /** Lines no wider than `width`; a word that is longer is broken. */
   #wrap(text: string, face: Face, size: number, width: number): string[] {
     const lines: string[] = [];
+    const space = this.#width(' ', face, size);
     let line = '';
+    // Of its words and spaces, each measured once. Kerning between them only makes a line narrower.
+    let used = 0;
     for (const word of drawable(text).split(' ')) {
-      const longer = line === '' ? word : `${line} ${word}`;
-      if (this.#width(longer, face, size) <= width) {
-        line = longer;
+      const wide = this.#width(word, face, size);
+      if (line !== '' && used + space + wide <= width) {
+        line = `${line} ${word}`;
+        used += space + wide;
         continue;
       }
       if (line !== '') lines.push(line);
       line = word;
-      while (this.#width(line, face, size) > width) {
+      used = wide;
+      while (used > width) {
         const part = this.#prefix(line, face, size, width);
         lines.push(part);
         line = line.slice(part.length);
+        used = this.#width(line, face, size);
       }
     }
     lines.push(line);
@@ -273,7 +291,8 @@ class Pen {
   /** As much of a word as fits, at least a character; broken after a sign where there is one in its second half. */
   #prefix(word: string, face: Face, size: number, width: number): string {
     let low = 1;
-    let high = word.length;
+    // No character is narrower than a sixth of its size.
+    let high = Math.min(word.length, Math.ceil((width * 6) / size));
     while (low < high) {
       const middle = (low + high + 1) >> 1;
       if (this.#width(word.slice(0, middle), face, size) <= width) low = middle;
@@ -593,7 +612,7 @@ class Pen {
     if (hatch === 'solid') doc.roundedRect(x, y, width, height, 2).fillColor(pale).fill();
     doc.roundedRect(x, y, width, height, 2).lineWidth(0.7).strokeColor(strong);
     if (hatch === 'solid') doc.stroke();
-    else if (hatch === 'cross' || hatch === 'vertical') {
+    else if (tone === 'bad') {
       doc.stroke();
       doc
         .roundedRect(x + 1.5, y + 1.5, width - 3, height - 3, 1.5)
