@@ -1,10 +1,12 @@
 import { type EpochState, LogCoverage } from '@belay/coverage';
-import { SessionLog } from '@belay/testkit';
+import { type LogSink, SessionLog } from '@belay/testkit';
+import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { Lane } from '../src/lane.js';
 import { openStored, type Stored, StoredLog } from './stored-log.js';
 
 const ORIGIN = 'belay.example/acme/agents';
+const ADMIN = 'adm_01kdvdna00040g2081040g2081';
 
 let stored: Stored;
 beforeAll(async () => {
@@ -58,6 +60,123 @@ function expected(log: SessionLog): Awaited<ReturnType<typeof kept>> {
   };
 }
 
+/** What happens in a log, a step at a time. */
+type Step =
+  | { readonly kind: 'say'; readonly sink: number; readonly session: number; readonly lost: boolean }
+  | {
+      readonly kind: 'close' | 'begin';
+      readonly sink: number;
+      readonly session: number;
+      readonly lost: boolean;
+    }
+  | { readonly kind: 'heartbeat' | 'epoch.close' | 'open'; readonly sink: number; readonly lost: boolean }
+  | { readonly kind: 'late' | 'forge' | 'gap'; readonly sink: number; readonly at: number }
+  | { readonly kind: 'declare' | 'policy' | 'wait' };
+
+const lost = fc.boolean();
+const sink = fc.nat(2);
+const session = fc.nat(2);
+const step: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 6, arbitrary: fc.record({ kind: fc.constant('say' as const), sink, session, lost }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({ kind: fc.constantFrom('close' as const, 'begin' as const), sink, session, lost }),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      kind: fc.constantFrom('heartbeat' as const, 'epoch.close' as const, 'open' as const),
+      sink,
+      lost,
+    }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      kind: fc.constantFrom('late' as const, 'forge' as const, 'gap' as const),
+      sink,
+      at: fc.nat(20),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({ kind: fc.constantFrom('declare' as const, 'policy' as const, 'wait' as const) }),
+  },
+);
+
+/** A log in which these steps happened. */
+function play(steps: readonly Step[]): SessionLog {
+  const log = new SessionLog();
+  const sinks = [
+    log.sink('proxy', { kind: 'proxy', required: true }),
+    log.sink('hook', { kind: 'hook' }),
+    log.sink('stranger', { declared: false }),
+  ];
+  for (const one of sinks) one.open();
+  const missing = sinks.map(
+    (): { readonly epoch: string; readonly seq: number; readonly body: Buffer }[] => [],
+  );
+  const sent = sinks.map((): { readonly body: Buffer; readonly index: number }[] => []);
+  for (const one of steps) {
+    switch (one.kind) {
+      case 'wait':
+        log.now += 400_000;
+        continue;
+      case 'policy':
+        log.state({ kind: 'policy.set', v: 1, policy: { lateness: 1 + (log.bytes.length % 60) }, by: ADMIN });
+        continue;
+      case 'declare':
+        log.state({ kind: 'sink.declared', v: 1, sink: 'stranger', required: false, by: ADMIN });
+        continue;
+      default:
+        break;
+    }
+    const talker = sinks[one.sink] as LogSink;
+    const lacking = missing[one.sink] as (typeof missing)[number];
+    const known = sent[one.sink] as (typeof sent)[number];
+    const said = 'session' in one ? { session: `run-${one.session}` } : {};
+    switch (one.kind) {
+      case 'late': {
+        const [late] = lacking.splice(one.at % Math.max(1, lacking.length), 1);
+        if (late !== undefined) log.append(late.body, talker.by);
+        break;
+      }
+      case 'gap': {
+        const lacks = lacking[one.at % Math.max(1, lacking.length)];
+        if (lacks?.epoch !== talker.epoch) break;
+        talker.say('gap', { attrs: { first: lacks.seq, last: lacks.seq, reason: 'lost' } });
+        break;
+      }
+      case 'forge': {
+        const first = known[one.at % Math.max(1, known.length)];
+        if (first === undefined) break;
+        const { epoch, seq } = JSON.parse(first.body.toString()) as { epoch: string; seq: number };
+        const forged = talker.line('x.forged', { session: 'run-0' }, seq).toString();
+        log.append(Buffer.from(forged.replace(talker.epoch, epoch)), talker.by, first.index);
+        break;
+      }
+      case 'open':
+        talker.open(one.lost);
+        break;
+      case 'close':
+        talker.stated('session.close', said, one.lost);
+        break;
+      case 'heartbeat':
+      case 'epoch.close':
+        talker.stated(one.kind, {}, one.lost);
+        break;
+      default: {
+        const kind = one.kind === 'begin' ? 'session.open' : 'call';
+        const body = talker.line(kind, said);
+        const index = talker.say(kind, said, one.lost);
+        if (one.lost) lacking.push({ epoch: talker.epoch, seq: talker.size, body });
+        else known.push({ body, index });
+      }
+    }
+  }
+  return log;
+}
+
 describe('a log that is reconciled in batches', () => {
   it('comes to the same states as one that is read from entry 0', async () => {
     const made = new SessionLog();
@@ -88,4 +207,56 @@ describe('a log that is reconciled in batches', () => {
       expect(await kept(log)).toEqual(expected(made));
     }
   });
+
+  it('comes to the same states whatever happened, and looks again at every session that came to something else', async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(step, { minLength: 5, maxLength: 60 }),
+        fc.array(fc.integer({ min: 1, max: 12 }), { minLength: 1, maxLength: 5 }),
+        fc.integer({ min: 1, max: 4 }),
+        async (steps, batches, lasting) => {
+          const made = play(steps);
+          const log = await StoredLog.create(stored.pool, ORIGIN);
+          await log.write(made.entries);
+          const coverage = new LogCoverage({ log: ORIGIN });
+          let lane: Lane | undefined;
+          for (let done = 0; coverage.size < log.size; done++) {
+            if (done % lasting === 0) lane = undefined;
+            // What is found in the statement on an epoch depends on time too, which a lane does not look at.
+            const now = new Date(made.now);
+            const time = now.toISOString();
+            const before = statementsOf(coverage, time);
+            await stored.store.turn(log.record, async (turn) => {
+              lane ??= await Lane.open(turn);
+              const to = Math.min(lane.size + (batches[done % batches.length] as number), log.size);
+              await lane.step(turn, to, now);
+              for (const entry of made.entries.slice(coverage.size, to)) coverage.apply(entry);
+            });
+            const { rows } = await stored.pool.query(
+              'update sessions set dirty = null, due = null where log = $1 and dirty is not null returning session',
+              [log.record.log],
+            );
+            const dirty = new Set((rows as { session: string }[]).map(({ session }) => session));
+            for (const [name, statement] of statementsOf(coverage, time)) {
+              if (statement !== before.get(name))
+                expect(dirty, `${name} after ${coverage.size}`).toContain(name);
+            }
+          }
+          expect(await kept(log)).toEqual(expected(made));
+        },
+      ),
+      { numRuns: Number(process.env['BELAY_LANE_RUNS'] ?? 25) },
+    );
+  });
 });
+
+/** What the sessions in memory come to, but for how much of the log was looked at. */
+function statementsOf(coverage: LogCoverage, time: string): Map<string, string> {
+  const names = [...coverage.sessions].map(({ session }) => session);
+  return new Map(
+    names.map((name): [string, string] => {
+      const { asOf: _asOf, ...rest } = coverage.sessionStatement(name, { size: coverage.size, time });
+      return [name, JSON.stringify(rest)];
+    }),
+  );
+}
