@@ -445,6 +445,15 @@ describe('coverage', () => {
       .where('epoch', '>', ulidAt(10))
       .execute();
     expect((await get('?sink=proxy').expect(200)).body).toMatchObject({ statements: [{ type: 'sink' }] });
+    // Few, but long.
+    await worker
+      .updateTable('epoch_states')
+      .set({ state: JSON.stringify({ v: 1, filler: 'x'.repeat(9 * 1024 * 1024) }) })
+      .where('log', '=', theirs.log)
+      .where('epoch', '=', ulidAt(9))
+      .execute();
+    expect(problemOf(await get('?sink=proxy'))).toEqual([413, 'range_too_large', 'sink']);
+    await get(`?sink=proxy&epoch=${ulidAt(8)}`).expect(200);
   });
 
   it('of many sinks comes in pages', async () => {

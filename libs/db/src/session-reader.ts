@@ -1,6 +1,6 @@
 import type { ChainState, EpochState, KeptStates, LogState, SessionState } from '@belay/coverage';
 import type { LogRecord } from '@belay/log';
-import { type Kysely, type Selectable, sql, type Transaction } from 'kysely';
+import { type Kysely, type RawBuilder, type Selectable, sql, type Transaction } from 'kysely';
 import type { AccountState } from './account-store.js';
 import type { Schema } from './schema.js';
 
@@ -70,9 +70,9 @@ export class TooManyStates extends Error {
   }
 }
 
-/** Of one answer: epochs, and bytes of their states as they are stored. */
+/** Of one answer: states, and bytes of their JSON. */
 const MAX_STATES = 5_000;
-const MAX_STATE_BYTES = 16 * 1024 * 1024;
+const MAX_STATE_BYTES = 8 * 1024 * 1024;
 
 /**
  * What the worker made of the entries, as the gateway reads it: sessions, coverage, statements, receipts of sessions and
@@ -250,9 +250,10 @@ export class SessionReader {
         if (!row || !whole) return undefined;
         // The log's own state is written when it changes, and is right until then.
         const state = { ...whole.coverage, size: row.through };
-        const session = question.of === 'session' ? await sessionState(tx, log, question.session) : undefined;
-        const chains = await chainStates(tx, log, question, session);
-        const epochs = await epochStates(tx, log, question, [...chains.keys()], session);
+        const states = new BoundedStates(tx, log);
+        const session = question.of === 'session' ? await sessionState(states, question.session) : undefined;
+        const chains = await chainStates(states, question, session);
+        const epochs = await epochStates(states, question, [...chains.keys()], session);
         return {
           state,
           kept: {
@@ -324,65 +325,79 @@ function toSession(row: Listed): SessionRow {
   };
 }
 
-async function sessionState(
-  tx: Transaction<Schema>,
-  log: LogRecord,
-  session: string,
-): Promise<SessionState | undefined> {
-  const row = await tx
-    .selectFrom('sessions')
-    .select('state')
-    .where('log', '=', log.log)
-    .where('session', '=', session)
-    .executeTakeFirst();
-  return row?.state as SessionState | undefined;
+/** Reads states, and counts them before: throws TooManyStates at more than one answer is made from. */
+class BoundedStates {
+  readonly #tx: Transaction<Schema>;
+  readonly #log: LogRecord;
+  #count = 0;
+  #bytes = 0;
+
+  constructor(tx: Transaction<Schema>, log: LogRecord) {
+    this.#tx = tx;
+    this.#log = log;
+  }
+
+  async read<Row>(
+    table: 'sessions' | 'sink_states' | 'epoch_states',
+    columns: readonly string[],
+    where: RawBuilder<unknown>,
+  ): Promise<Row[]> {
+    const from = sql`from ${sql.table(table)} where log = ${this.#log.log} and ${where}`;
+    const { rows: sums } = await sql<{ count: number; bytes: number }>`
+      select count(*) as count, coalesce(sum(octet_length(state)), 0)::bigint as bytes
+      from (select state::text as state ${from}) as counted`.execute(this.#tx);
+    this.#count += sums[0]?.count ?? 0;
+    this.#bytes += sums[0]?.bytes ?? 0;
+    if (this.#count > MAX_STATES || this.#bytes > MAX_STATE_BYTES) throw new TooManyStates();
+    const { rows } = await sql<Row>`select ${sql.join(columns.map((name) => sql.ref(name)))} ${from}`.execute(
+      this.#tx,
+    );
+    return rows;
+  }
+}
+
+async function sessionState(states: BoundedStates, session: string): Promise<SessionState | undefined> {
+  const [row] = await states.read<{ state: SessionState }>('sessions', ['state'], sql`session = ${session}`);
+  return row?.state;
 }
 
 async function chainStates(
-  tx: Transaction<Schema>,
-  log: LogRecord,
+  states: BoundedStates,
   question: CoverageQuestion,
   session: SessionState | undefined,
 ): Promise<Map<string, ChainState>> {
-  let query = tx
-    .selectFrom('sink_states')
-    .select(['sink', 'state'])
-    .where('log', '=', log.log)
-    .orderBy('sink');
-  switch (question.of) {
-    case 'sinks':
-      query = query.where('sink', '>', question.after).limit(question.limit);
-      break;
-    case 'session':
-      query = query.where('sink', 'in', ['', ...new Set(session?.extents.map(({ sink }) => sink))]);
-      break;
-    default:
-      query = query.where('sink', '=', question.sink);
-  }
-  return new Map((await query.execute()).map(({ sink, state }) => [sink, state as ChainState]));
+  const where =
+    question.of === 'sinks'
+      ? sql`sink > ${question.after} order by sink limit ${question.limit}`
+      : question.of === 'session'
+        ? sql`sink = any(${[...new Set(session?.extents.map(({ sink }) => sink))]}::text[])`
+        : sql`sink = ${question.sink}`;
+  const rows = await states.read<{ sink: string; state: ChainState }>(
+    'sink_states',
+    ['sink', 'state'],
+    where,
+  );
+  return new Map(rows.map(({ sink, state }) => [sink, state]));
 }
 
 async function epochStates(
-  tx: Transaction<Schema>,
-  log: LogRecord,
+  states: BoundedStates,
   question: CoverageQuestion,
   sinks: readonly string[],
   session: SessionState | undefined,
 ): Promise<Map<string, EpochState>> {
+  const extents = session?.extents ?? [];
   const where =
     question.of === 'epoch'
       ? sql`sink = ${question.sink} and epoch = ${question.epoch}`
       : question.of === 'session'
         ? sql`(sink, epoch) in (select * from unnest(
-            ${session?.extents.map(({ sink }) => sink) ?? []}::text[],
-            ${session?.extents.map(({ epoch }) => epoch) ?? []}::text[]))`
+            ${extents.map(({ sink }) => sink)}::text[], ${extents.map(({ epoch }) => epoch)}::text[]))`
         : sql`sink = any(${sinks}::text[])`;
-  const { rows: sums } = await sql<{ count: number; bytes: number }>`
-    select count(*) as count, coalesce(sum(pg_column_size(state)), 0)::bigint as bytes
-    from epoch_states where log = ${log.log} and ${where}`.execute(tx);
-  const sum = sums[0] ?? { count: 0, bytes: 0 };
-  if (sum.count > MAX_STATES || sum.bytes > MAX_STATE_BYTES) throw new TooManyStates();
-  const { rows } = await sql<{ sink: string; epoch: string; state: EpochState }>`
-    select sink, epoch, state from epoch_states where log = ${log.log} and ${where}`.execute(tx);
+  const rows = await states.read<{ sink: string; epoch: string; state: EpochState }>(
+    'epoch_states',
+    ['sink', 'epoch', 'state'],
+    where,
+  );
   return new Map(rows.map(({ sink, epoch, state }) => [`${sink} ${epoch}`, state]));
 }
