@@ -47,6 +47,8 @@ export interface SessionEntries {
   readonly indexes: Iterable<number>;
   /** Bytes of an entry: any of these, and what they cite. Undefined for one that is not at hand. */
   readonly at: (index: number) => Buffer | undefined;
+  /** The same entry read already, for whoever has just read it. */
+  readonly parsed?: ((index: number) => Entry | undefined) | undefined;
 }
 
 /** All that a receipt of a session states, but for the log and the checkpoint it stands on. */
@@ -95,7 +97,7 @@ export function deriveSession(
     position.writeBigUInt64BE(BigInt(index));
     digest.update(position).update(leafHash(bytes));
     count++;
-    const entry = parseEntry(bytes);
+    const entry = entries.parsed?.(index) ?? parseEntry(bytes);
     if (entry.by !== 'sender') continue;
     const { kind } = entry.envelope;
     if (kind === 'call' || kind === 'result') calls.push(slim(entry));
@@ -111,7 +113,7 @@ export function deriveSession(
   const statementBytes = formatStatement(statement);
   const evidence: Omit<SessionEvidence, 'members'> = {
     session,
-    entryAt: cachedEntries(entries.at, asOf.size),
+    entryAt: cachedEntries(entries, asOf.size),
     bytesAt: (index) => (index < asOf.size ? entries.at(index) : undefined),
     standing,
     verdicts,
@@ -166,13 +168,10 @@ function slim({ by, line, envelope }: SentEntry): SentEntry {
 }
 
 /** Judging asks for the same few entries several times in a row. */
-function cachedEntries(
-  at: (index: number) => Buffer | undefined,
-  size: number,
-): (index: number) => Entry | undefined {
+function cachedEntries({ at, parsed }: SessionEntries, size: number): (index: number) => Entry | undefined {
   const cache = new Map<number, Entry>();
   return (index) => {
-    const known = cache.get(index);
+    const known = cache.get(index) ?? (index < size ? parsed?.(index) : undefined);
     if (known !== undefined) return known;
     const bytes = index < size ? at(index) : undefined;
     if (bytes === undefined) return undefined;

@@ -274,7 +274,7 @@ export const adversity: fc.Arbitrary<Adversity> = fc.record<Adversity>({
   acts: fc.array(
     fc.tuple(
       fc.nat(3),
-      fc.nat(14),
+      fc.nat(18),
       fc.nat(3),
       fc.integer({ min: 0, max: 4 }).map((n) => n === 0),
     ) as fc.Arbitrary<Act>,
@@ -285,7 +285,7 @@ export const adversity: fc.Arbitrary<Adversity> = fc.record<Adversity>({
     { lateness: 2, closeTimeout: 5, heartbeat: 1 },
     { sessions: [{ kind: 'desk', opens: ['proxy'], required: ['proxy', 'hook'] }] },
     { sessions: [{ kind: 'desk', opens: ['hook'], required: ['proxy'], members: ['verifier'] }] },
-    { sessions: [{ kind: 'far', opens: ['proxy'], required: ['never'], members: [] }], lateness: 1 },
+    { sessions: [{ kind: 'far', opens: ['proxy'], required: ['never'], members: ['proxy'] }], lateness: 1 },
   ),
   hook: fc.constantFrom<SinkOptions>(
     {},
@@ -336,5 +336,35 @@ function act(desk: Desk, sink: LogSink, what: number, call: number, lose: boolea
     sink.say('gap', {
       attrs: { first: Math.max(1, next - 1), last: Math.max(1, next - 1), reason: 'overflow' },
     });
+  } else if (what === 14) {
+    // A root that is not that of its lines, or of another number of lines.
+    sink.say('heartbeat', {
+      attrs: { size: sink.size - (lose ? 1 : 0), root: 'A'.repeat(43) + '=', dropped: 0, filtered: 0 },
+    });
+  } else if (what === 15) sink.stated('heartbeat', { attrs: { dropped: call, filtered: 1 } });
+  else if (what === 16) {
+    // Another run that says it follows the one that goes on, and says something.
+    const epoch = log.ulid();
+    const line = (seq: number, kind: string, more: object): Buffer =>
+      Buffer.from(
+        JSON.stringify({
+          v: 1,
+          log: ORIGIN,
+          sink: sink.by.sink,
+          epoch,
+          seq,
+          kind,
+          time: '2026-01-01T00:00:00Z',
+          ...more,
+        }),
+      );
+    const opening = {
+      counter: call,
+      prev_epoch: sink.epoch,
+      prev_size: call + 1,
+      prev_root: 'A'.repeat(43) + '=',
+    };
+    log.append(line(1, 'epoch.open', { attrs: opening }), sink.by);
+    log.append(line(2, 'x.note', { session: SESSION }), sink.by);
   } else sink.say(what === 13 ? 'call' : 'result', said, lose);
 }
