@@ -8,7 +8,7 @@ parentPort?.on('message', ({ id, question }: Asked) => {
     answered = { id, answer: examine(question) };
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
-    answered = { id, message, unfit: error instanceof Unfit ? { at: error.at } : undefined };
+    answered = { id, message, unfit: error instanceof Unfit };
   }
   parentPort?.postMessage(answered);
 });

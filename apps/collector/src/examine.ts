@@ -53,12 +53,9 @@ export interface Answers {
 
 /** What was handed in is not what it should be; whoever handed it in is told the message. */
 export class Unfit extends Error {
-  /** Position of the statement it is about. */
-  readonly at: number | undefined;
-  constructor(message: string, at?: number) {
+  constructor(message: string) {
     super(message);
     this.name = 'Unfit';
-    this.at = at;
   }
 }
 
@@ -67,7 +64,11 @@ export function examine<Q extends Question>(question: Q): Answers[Q['kind']];
 export function examine(question: Question): Answers[Question['kind']] {
   switch (question.kind) {
     case 'statements':
-      return question.bytes.map((bytes, at) => fit(() => statementFacts(bufferOf(bytes)), at));
+      return question.bytes.map((each) => {
+        const bytes = bufferOf(each);
+        const digest = `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
+        return fit(() => statementFacts(bytes, digest), `${digest}: `);
+      });
     case 'size':
       return sizeOf(bufferOf(question.payload));
     case 'claim':
@@ -79,10 +80,9 @@ export function examine(question: Question): Answers[Question['kind']] {
   }
 }
 
-function statementFacts(bytes: Buffer): StatementFacts {
+function statementFacts(bytes: Buffer, digest: string): StatementFacts {
   const statement = parseStatement(bytes);
   const { log, asOf, policy, status } = statement;
-  const digest = `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
   const shared = { log, asOf, policy, status, digest };
   switch (statement.type) {
     case 'session':
@@ -125,12 +125,12 @@ function claimFacts({ type, receipt }: Claim): ClaimFacts {
   };
 }
 
-function fit<T>(work: () => T, at?: number): T {
+function fit<T>(work: () => T, about = ''): T {
   try {
     return work();
   } catch (error) {
     if (error instanceof CoverageError || error instanceof ReceiptError || error instanceof ExportError) {
-      throw new Unfit(error.message, at);
+      throw new Unfit(`${about}${error.message}`);
     }
     throw error;
   }

@@ -13,8 +13,7 @@ export interface Asked {
 }
 
 export type Answered = { readonly id: number } & (
-  | { readonly answer: Answers[Question['kind']] }
-  | { readonly message: string; readonly unfit: { readonly at: number | undefined } | undefined }
+  { readonly answer: Answers[Question['kind']] } | { readonly message: string; readonly unfit: boolean }
 );
 
 /**
@@ -59,7 +58,7 @@ export class Examiner {
       if ('answer' in answered) waiting?.resolve(answered.answer as never);
       else {
         const { message, unfit } = answered;
-        waiting?.reject(unfit ? new Unfit(message, unfit.at) : new Error(message));
+        waiting?.reject(unfit ? new Unfit(message) : new Error(message));
       }
     });
     thread.on('error', (error) => {

@@ -74,20 +74,25 @@ export class Issuing {
         const most = `at most ${MAX_RECORD_STATEMENTS} statements of ${MAX_RECORD_BYTES} bytes together`;
         throw invalid(`a request records ${most}`, 'statements');
       }
+      const asked = statements.map(({ body, bytes }) => ({ body, bytes, digest: digestOf(body.statement) }));
+      // What is stored was looked at when it was recorded. Whoever gave up waiting for a large one and asks again must not
+      // wait as long again.
+      const known = await this.#parts.store.statements(
+        log,
+        asked.map(({ digest }) => digest),
+      );
+      const fresh = asked.filter(({ digest }) => !known.has(digest.toString('hex')));
       const facts = await this.#parts.examiner.examine({
         kind: 'statements',
-        bytes: statements.map(({ bytes }) => bytes),
+        bytes: fresh.map(({ bytes }) => bytes),
       });
-      statements.forEach(({ body }, at) => {
+      fresh.forEach(({ body }, at) => {
         const field = difference(log, body, facts[at] as StatementFacts);
         if (field !== undefined) {
-          throw invalid(`statement ${at}: its ${field} is not what is to be recorded`, field);
+          throw invalid(`${body.statement}: its ${field} is not what is to be recorded`, field);
         }
       });
-      return this.#parts.sequencer.record(
-        project,
-        statements.map(({ body, bytes }) => ({ body, bytes, digest: digestOf(body.statement) })),
-      );
+      return this.#parts.sequencer.record(project, asked);
     }) as Promise<Outcome<RecordReply>>;
   }
 
@@ -261,8 +266,7 @@ async function answering<T>(
   } catch (error) {
     if (error instanceof Refused) return { ok: false, fault: error.fault };
     if (error instanceof Unfit) {
-      const message = error.at === undefined ? error.message : `statement ${error.at}: ${error.message}`;
-      return { ok: false, fault: { kind: 'refused', code: 'invalid', message } };
+      return { ok: false, fault: { kind: 'refused', code: 'invalid', message: error.message } };
     }
     const message = error instanceof Error ? error.message : String(error);
     return { ok: false, fault: { kind: 'retry', code: 'unavailable', message, retryAfter: 1 } };

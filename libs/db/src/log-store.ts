@@ -181,6 +181,10 @@ export class PgLogStore implements LogStore {
     return rows as StoredLabel[];
   }
 
+  statements(log: LogRecord, digests: readonly Buffer[]): Promise<Map<string, number>> {
+    return readStatements(this.#reads, log, digests);
+  }
+
   async statement(log: LogRecord, digest: Buffer): Promise<StoredStatement | null> {
     const { rows } = await this.#reads.query({
       name: 'read_statement',
@@ -312,15 +316,8 @@ class PgLogTx implements LogTx {
     return rows.map(toRun);
   }
 
-  async statements(digests: readonly Buffer[]): Promise<Map<string, number>> {
-    const { rows } = await this.#client.query({
-      name: 'read_statements',
-      text: 'select digest, index from statements where log = $1 and digest = any($2::bytea[])',
-      values: [this.record.log, encodeByteaArray(digests)],
-    });
-    return new Map(
-      rows.map((row: { digest: Buffer; index: number }) => [row.digest.toString('hex'), row.index]),
-    );
+  statements(digests: readonly Buffer[]): Promise<Map<string, number>> {
+    return readStatements(this.#client, this.record, digests);
   }
 
   async lastReceipt(scope: string): Promise<Pick<StoredReceipt, 'asOf' | 'digest'> | null> {
@@ -645,6 +642,21 @@ async function readConfig(db: Queries, log: LogRecord): Promise<LogConfig> {
     ),
     sinks: new Map((sinks.rows as SinkState[]).map((row) => [row.name, row])),
   };
+}
+
+async function readStatements(
+  db: Queries,
+  log: LogRecord,
+  digests: readonly Buffer[],
+): Promise<Map<string, number>> {
+  const { rows } = await db.query({
+    name: 'read_statements',
+    text: 'select digest, index from statements where log = $1 and digest = any($2::bytea[])',
+    values: [log.log, encodeByteaArray(digests)],
+  });
+  return new Map(
+    rows.map((row: { digest: Buffer; index: number }) => [row.digest.toString('hex'), row.index]),
+  );
 }
 
 async function readRuns(db: Queries, log: LogRecord, from: number, to: number): Promise<Run[]> {

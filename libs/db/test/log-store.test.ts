@@ -112,6 +112,7 @@ class FaultyStore implements LogStore {
   epoch: LogStore['epoch'] = (log, sink, run) => this.inner.epoch(log, sink, run);
   policies: LogStore['policies'] = (log) => this.inner.policies(log);
   labels: LogStore['labels'] = (log) => this.inner.labels(log);
+  statements: LogStore['statements'] = (log, digests) => this.inner.statements(log, digests);
   statement: LogStore['statement'] = (log, digest) => this.inner.statement(log, digest);
   checkpoint: LogStore['checkpoint'] = (log, size) => this.inner.checkpoint(log, size);
   receipt: LogStore['receipt'] = (log, scope, asOf) => this.inner.receipt(log, scope, asOf);
@@ -303,8 +304,9 @@ describe('PgLogStore', () => {
               await memory.receipt(b.log, `session:${n}`),
             );
           }
-          for (let n = 0; n < 5; n++) {
-            const { digest } = statementOf(n);
+          const digests = [0, 1, 2, 3, 4].map((n) => statementOf(n).digest);
+          expect(await real.statements(a.log, digests)).toEqual(await memory.statements(b.log, digests));
+          for (const digest of digests) {
             expect(await real.statement(a.log, digest)).toEqual(await memory.statement(b.log, digest));
           }
         },

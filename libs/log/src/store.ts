@@ -290,6 +290,8 @@ export interface LogStore {
   /** Indexes of the entries that set a policy and have a row. */
   policies(log: LogRecord): Promise<number[]>;
   labels(log: LogRecord): Promise<StoredLabel[]>;
+  /** As in a transaction. */
+  statements(log: LogRecord, digests: readonly Buffer[]): Promise<Map<string, number>>;
   /** By the SHA-256 of its bytes. */
   statement(log: LogRecord, digest: Buffer): Promise<StoredStatement | null>;
   /** The last published checkpoint at or below `size` (default: the last). */

@@ -148,6 +148,10 @@ export class MemoryLogStore implements LogStore {
     return [...this.#of(log).labels];
   }
 
+  async statements(log: LogRecord, digests: readonly Buffer[]): Promise<Map<string, number>> {
+    return statementsOf(this.#of(log), digests);
+  }
+
   async statement(log: LogRecord, digest: Buffer): Promise<StoredStatement | null> {
     return this.#of(log).statements.get(digest.toString('hex')) ?? null;
   }
@@ -269,13 +273,7 @@ class MemoryTx implements LogTx {
   }
   async statements(digests: readonly Buffer[]): Promise<Map<string, number>> {
     this.#asked();
-    const keys = digests.map((digest) => digest.toString('hex'));
-    return new Map(
-      keys.flatMap((key) => {
-        const stored = this.#log.statements.get(key);
-        return stored ? [[key, stored.index] as const] : [];
-      }),
-    );
+    return statementsOf(this.#log, digests);
   }
   async lastReceipt(scope: string): Promise<StoredReceipt | null> {
     this.#asked();
@@ -296,6 +294,16 @@ function configOf(log: MemoryLog): LogConfig {
     sinks: new Map(log.sinks),
     auditors: new Map(log.auditors),
   };
+}
+
+function statementsOf(log: MemoryLog, digests: readonly Buffer[]): Map<string, number> {
+  const keys = digests.map((digest) => digest.toString('hex'));
+  return new Map(
+    keys.flatMap((key) => {
+      const stored = log.statements.get(key);
+      return stored ? [[key, stored.index] as const] : [];
+    }),
+  );
 }
 
 function linesOf(log: MemoryLog, from: number, to: number): { index: number; line: Buffer }[] {
