@@ -39,6 +39,7 @@ interface Logged {
   readonly index: number;
   readonly received: string;
   readonly signed?: string | undefined;
+  readonly late?: true | undefined;
 }
 
 /**
@@ -56,6 +57,9 @@ export class SmallCollector {
   change: (ack: Ack) => unknown = (ack) => ack;
   sinkKeys = new Map<string, Buffer>();
   maxLines = 1000;
+  /** Whether it says of what comes that it came after the close of its epoch. */
+  late = false;
+  #received = 0;
   /** The published checkpoint, a signed note; none until `publish`. */
   published: string | undefined;
   readonly #signer: NoteSigner;
@@ -219,7 +223,9 @@ export class SmallCollector {
     if (key !== undefined && !this.#signed(key, lines, envelopes[0] as never, headers))
       return 'signature_invalid';
     const signed = key === undefined ? undefined : keyFingerprint(key);
-    const received = new Date().toISOString();
+    this.#received = Math.max(Date.now(), this.#received + 1);
+    const received = new Date(this.#received).toISOString();
+    const late = this.late ? true : undefined;
     const placed = envelopes.map((envelope, at) => {
       if (envelope === undefined) return undefined;
       const body = lines[at] as Buffer;
@@ -237,15 +243,17 @@ export class SmallCollector {
         signed,
         index,
         conflict,
+        late,
       } as const;
       this.#store(entryBytes(collectorLine(fields), body));
-      if (known === undefined) this.#known.set(place, { body, index, received, signed });
+      if (known === undefined) this.#known.set(place, { body, index, received, signed, late });
       return {
         body,
         index,
         received,
         signed,
         conflict,
+        late,
         disposition: conflict === undefined ? ('appended' as const) : ('conflict' as const),
       };
     });
@@ -256,6 +264,7 @@ export class SmallCollector {
       let to = at + 1;
       for (; first.disposition !== 'conflict' && placed[to]?.disposition === first.disposition; to++) {
         if (placed[to]?.index !== first.index + to - at || placed[to]?.received !== first.received) break;
+        if (placed[to]?.late !== first.late) break;
       }
       const { disposition, index } = first;
       runs.push({
@@ -266,6 +275,7 @@ export class SmallCollector {
         token: this.credential.id,
         role: 'sink',
         ...(first.signed === undefined ? {} : { signed: first.signed }),
+        ...(first.late === undefined ? {} : { late: first.late }),
         ...('conflict' in first && first.conflict !== undefined ? { conflict: first.conflict } : {}),
         range: this.#around(index, index + to - at),
       });
