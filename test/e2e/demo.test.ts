@@ -99,7 +99,7 @@ it('npm run demo: a verdict of each kind, VALID, then INVALID for each tampered 
     expect(output).toMatch(line);
   }
   await receiptHolds(output);
-}, 120_000);
+}, 240_000);
 
 // Only root can take programs away without removing them; what is said is the same for everybody.
 const hides = spawnSync('unshare', ['--mount', 'true']).status === 0;
@@ -115,5 +115,5 @@ if (hides) {
     expect(output).toMatch(/\? unverified +tuesday\n/);
     expect(output).toMatch(/✗ incomplete +wednesday\n.*\n +proxy has a gap: line \d+ never came/);
     await receiptHolds(output);
-  }, 120_000);
+  }, 240_000);
 }

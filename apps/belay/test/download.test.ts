@@ -41,7 +41,7 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-function serve(request: IncomingMessage, response: ServerResponse, content = CONTENT): void {
+function serve(request: IncomingMessage, response: ServerResponse, content: Buffer = CONTENT): void {
   const [, from] = /^bytes=(\d+)-$/.exec(request.headers.range ?? '') ?? [];
   const same = request.headers['if-range'] === `"${SHA256}"`;
   const start = from !== undefined && same ? Number(from) : 0;
