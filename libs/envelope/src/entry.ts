@@ -162,6 +162,35 @@ export function parseEntry(bytes: Buffer): Entry {
   return { by: 'sender', line, body, envelope };
 }
 
+/**
+ * The one form of a collector's line, whole: no value of it can hold a character that JSON escapes. Logs have one of these
+ * for each entry, so it is matched at once; what does not match is looked at member by member, to say what is wrong.
+ */
+const CANONICAL_LINE =
+  /^\{(?:"conflict":(0|[1-9][0-9]{0,15}),)?"index":(0|[1-9][0-9]{0,15}),(?:"late":(true),)?"log":"([A-Za-z0-9._/:-]{1,255})","received":"([0-9TZ:.-]{24})","role":"(?:(collector)|(agent|sink|verifier))"(?:,"signed":"([0-9a-f]{16})")?(?:,"sink":"([A-Za-z0-9][A-Za-z0-9._-]{0,63})","token":"(tok_[0-9a-hjkmnp-tv-z]{26})")?,"v":1\}$/;
+
+function matchedLine(bytes: Buffer): CollectorLine | undefined {
+  const match = CANONICAL_LINE.exec(bytes.toString('latin1'));
+  if (match === null) return undefined;
+  const [, conflict, index, late, log, received, collector, sender, signed, sink, token] = match;
+  const at = Number(index);
+  const first = conflict === undefined ? undefined : Number(conflict);
+  const sent = token !== undefined;
+  if (sent !== (sender !== undefined) || !isInstant(received)) return undefined;
+  if (!Number.isSafeInteger(at) || (first !== undefined && !Number.isSafeInteger(first))) return undefined;
+  return {
+    ...(first === undefined ? {} : { conflict: first }),
+    index: at,
+    ...(late === undefined ? {} : { late: true }),
+    log: log as string,
+    received: received as string,
+    role: (sender ?? collector) as CollectorLine['role'],
+    ...(signed === undefined ? {} : { signed }),
+    ...(sent ? { sink: sink as string, token } : {}),
+    v: 1,
+  };
+}
+
 /** Reads a collector's line; anything but its one canonical form is refused. */
 export function parseCollectorLine(bytes: Buffer): CollectorLine {
   if (bytes.length > MAX_COLLECTOR_LINE_BYTES) {
@@ -171,6 +200,8 @@ export function parseCollectorLine(bytes: Buffer): CollectorLine {
       `a collector's line is at most ${MAX_COLLECTOR_LINE_BYTES} bytes`,
     );
   }
+  const matched = matchedLine(bytes);
+  if (matched !== undefined) return matched;
   const value = parseStrictJson(bytes);
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw new EnvelopeError('not_an_object', '', "a collector's line is one JSON object");

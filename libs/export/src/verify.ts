@@ -1,7 +1,7 @@
 import { createHash, type Hash } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
 import { crc32 } from 'node:zlib';
-import { canonical, EnvelopeError, parseEntry, type PeriodScope } from '@belay/envelope';
+import { canonical, type Entry, EnvelopeError, parseEntry, type PeriodScope } from '@belay/envelope';
 import { formatStatement } from '@belay/coverage';
 import { MerkleError } from '@belay/merkle';
 import { ed25519Verifier, type NoteVerifier, openCheckpoint } from '@belay/note';
@@ -637,6 +637,9 @@ class Verification {
   }
 }
 
+/** Entries that are kept as they were read: sessions are mostly judged soon after their last line. */
+const RECENT = 4_096;
+
 /** What a statement came to when it was made again. */
 interface Made {
   readonly digest: string;
@@ -651,6 +654,8 @@ class Replay {
   readonly #handle: FileHandle;
   readonly #file: ArchivedFile;
   readonly #evidence: EvidenceFile;
+  /** The entries that were read last, each at its index modulo the length. */
+  readonly #recent: (Entry | undefined)[] = Array.from({ length: RECENT }, () => undefined);
   readonly #sizes: readonly number[];
   /** Ascending by the size they look at. */
   readonly #dues: readonly Due[];
@@ -729,6 +734,7 @@ class Replay {
         this.#evidence.place(index, at, bytes.length);
         this.#makeDue(index, read);
         const entry = parseEntry(bytes);
+        this.#recent[index % RECENT] = entry;
         walk.apply(entry);
         for (
           let bound = this.#bounds[this.#nextBound];
@@ -807,6 +813,11 @@ class Replay {
     return { receipt, evidence, sessions };
   }
 
+  readonly #parsed = (index: number): Entry | undefined => {
+    const entry = this.#recent[index % RECENT];
+    return entry?.line.index === index ? entry : undefined;
+  };
+
   #make({ index, stated, receipts }: Due, read: (receipt: FiledReceipt) => Buffer): void {
     const walk = this.#walk;
     const asOf = { size: stated.size, time: stated.time };
@@ -823,6 +834,7 @@ class Replay {
     const facts = deriveSession(walk.coverage, walk.standing, stated.session, asOf, {
       indexes: walk.sessions.get(stated.session)?.indexes ?? [],
       at: this.#evidence.at,
+      parsed: this.#parsed,
     });
     const { status, policy } = facts.statement;
     this.#made.set(index, { digest: facts.statementDigest, status, policy });
