@@ -3,9 +3,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { renderReport } from '@belay/export';
+import { cleanModel, hostileModel, sampleModel } from '@belay/testkit/report';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { hostileModel } from '../../libs/export/test/hostile-model.js';
-import { cleanModel, sampleModel } from '../../libs/export/test/sample-model.js';
 import { Chromium, chromiumAbsent } from '../harness/chromium.js';
 import { makeScratch } from '../harness/scratch.js';
 

@@ -160,7 +160,7 @@ const WIDTH = 720;
 const EM = 0.58;
 
 /** Cut to what fits in `width`, the cut shown. */
-export function fit(text: string, width: number, size: number): string {
+function fit(text: string, width: number, size: number): string {
   const most = Math.max(4, Math.floor(width / (size * EM)));
   const chars = Array.from(text);
   return chars.length <= most ? text : `${chars.slice(0, most - 1).join('')}…`;

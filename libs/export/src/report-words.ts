@@ -12,12 +12,8 @@ export const figure = (value: number): string => String(value).replaceAll(/\B(?=
 export const counted = (count: number, one: string, many = `${one}s`): string =>
   `${figure(count)} ${count === 1 ? one : many}`;
 
-/** `a`, `a and b`, `a, b and c`. */
-export const listed = (words: readonly string[]): string =>
-  words.length < 2 ? (words[0] ?? '') : `${words.slice(0, -1).join(', ')} and ${words.at(-1) ?? ''}`;
-
 /** A half-open span as people write it: [17, 19) is `17-18`, [3, 4) is `3`. */
-export const spanText = ({ from, to }: { readonly from: number; readonly to: number }): string =>
+const spanText = ({ from, to }: { readonly from: number; readonly to: number }): string =>
   to - from <= 1 ? figure(from) : `${figure(from)}-${figure(to - 1)}`;
 
 /** `2026-01-01T10:00:00.123Z` as `2026-01-01 10:00:00 UTC`; what is no such time, as it is. */
@@ -35,7 +31,7 @@ const GAP_REASONS: Readonly<Record<string, string>> = {
 };
 
 /** Why numbers are missing, in words. */
-export const gapReason = (why: string | undefined): string =>
+const gapReason = (why: string | undefined): string =>
   why === undefined ? 'nothing says why' : (GAP_REASONS[why] ?? `${why}, said by the sink`);
 
 export const missingText = (missing: ReportEpoch['missing'][number]): string =>

@@ -1,11 +1,10 @@
+import { cleanModel, hostileModel, sampleFacts, sampleModel } from '@belay/testkit/report';
 import { describe, expect, it } from 'vitest';
 import { absenceRows, coverageGaps } from '../src/absence.js';
 import { controlRows } from '../src/controls.js';
 import { limitationsOf, limitationsText, readmeText } from '../src/limitations.js';
 import { oscalDocument, uuidV5 } from '../src/oscal.js';
 import type { AbsenceRow, ControlRow, ReportFacts, ReportModel, ReportSink } from '../src/report-model.js';
-import { hostileModel } from './hostile-model.js';
-import { cleanModel, sampleFacts, sampleModel } from './sample-model.js';
 
 const controlsOf = (facts: ReportFacts): readonly ControlRow[] =>
   controlRows({ ...facts, absence: absenceRows(facts) });

@@ -1,3 +1,4 @@
+import { cleanModel, derived, hostileModel, sampleFacts, sampleModel } from '@belay/testkit/report';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { renderReport } from '../src/report-html.js';
@@ -11,9 +12,7 @@ import {
   TONES,
   VERDICT_MARKS,
 } from '../src/report-picture.js';
-import { hostileModel } from './hostile-model.js';
 import { readMarkup } from './markup.js';
-import { cleanModel, derived, sampleFacts, sampleModel } from './sample-model.js';
 
 const ATTACKS = [
   '</td></table><script>alert(1)</script>',

@@ -1,11 +1,10 @@
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { Writable } from 'node:stream';
+import { cleanModel, derived, hostileModel, sampleFacts, sampleModel } from '@belay/testkit/report';
 import { describe, expect, it } from 'vitest';
 import type { ReportModel } from '../src/report-model.js';
 import { drawable, renderPdf } from '../src/report-pdf.js';
-import { hostileModel } from './hostile-model.js';
-import { cleanModel, derived, sampleFacts, sampleModel } from './sample-model.js';
 
 async function pdfOf(model: ReportModel): Promise<Buffer> {
   const chunks: Buffer[] = [];

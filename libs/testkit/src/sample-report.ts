@@ -1,19 +1,19 @@
 /** A report as a team of some size would get it: six sinks with gaps and a fork, 40 sessions, three months. */
 
 import { type CoverageStatus, DEFAULT_POLICY, policyDigest, type ProjectPolicy } from '@belay/coverage';
+import {
+  absenceRows,
+  controlRows,
+  type DispositionStatus,
+  limitationsOf,
+  type ReportEpoch,
+  type ReportFacts,
+  type ReportModel,
+  type ReportSession,
+  type ReportSink,
+  type VerdictCounts,
+} from '@belay/export';
 import { CALL_AUTHORITY_LEVELS, type CallAuthorityLevel, SESSION_DISPOSITIONS } from '@belay/receipt';
-import { absenceRows } from '../src/absence.js';
-import { controlRows } from '../src/controls.js';
-import { limitationsOf } from '../src/limitations.js';
-import type {
-  DispositionStatus,
-  ReportEpoch,
-  ReportFacts,
-  ReportModel,
-  ReportSession,
-  ReportSink,
-  VerdictCounts,
-} from '../src/report-model.js';
 
 const DAY = 86_400_000;
 const START = Date.UTC(2026, 7, 31, 6, 0, 0);
@@ -404,4 +404,34 @@ export function cleanModel(): ReportModel {
     })),
     sessions,
   });
+}
+
+/** Words that our own code decides on, or that have a form: everything else is somebody's. */
+const OURS = new Set([
+  'status',
+  'disposition',
+  'coverage',
+  'result',
+  'attrs',
+  'time',
+  'from',
+  'to',
+  'first',
+  'last',
+  'began',
+]);
+
+/** The sample with `text` in place of every name and sentence that comes from outside. */
+export function hostileModel(text: string): ReportModel {
+  const change = (value: unknown, key: string): unknown => {
+    if (typeof value === 'string') return OURS.has(key) ? value : text;
+    if (Array.isArray(value)) return value.map((each) => change(each, ''));
+    if (typeof value === 'object' && value !== null) {
+      return Object.fromEntries(
+        Object.entries(value).map(([name, each]) => [key === 'causes' ? text : name, change(each, name)]),
+      );
+    }
+    return value;
+  };
+  return change(sampleModel(), '') as ReportModel;
 }
