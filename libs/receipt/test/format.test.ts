@@ -5,7 +5,9 @@ import {
   buildReceipt,
   formatTlogProof,
   NOT_PROVEN,
+  PERIOD_NOT_PROVEN,
   RECEIPT_CHECKS,
+  SESSION_NOT_PROVEN,
   SESSION_RECEIPT_CHECKS,
   TLOG_PROOF_CHECKS,
   verifyReceipt,
@@ -36,6 +38,9 @@ test('the receipt of the page is the fixture, and is what the code makes', () =>
   };
   expect(statement.predicate.notProven).toEqual(NOT_PROVEN);
   expect(NOT_PROVEN).toHaveLength(7);
+  // The page says how many sentences there are.
+  expect(SESSION_NOT_PROVEN).toHaveLength(11);
+  expect(PERIOD_NOT_PROVEN).toHaveLength(7);
   statement.predicate.log.x5c = statement.predicate.log.x5c.map(() => '...');
   statement.predicate.notProven = statement.predicate.notProven.map(() => '...');
   expect(page).toContain(block(canonical(statement)));
