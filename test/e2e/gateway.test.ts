@@ -27,8 +27,7 @@ class Switch implements Collector {
 
   append: Collector['append'] = (append) => this.#through(() => parts.collector.service.append(append));
   change: Collector['change'] = (change) => this.#through(() => parts.collector.service.change(change));
-  receipt: Collector['receipt'] = (receipt) =>
-    this.#through(() => parts.collector.service.receipt(receipt));
+  receipt: Collector['receipt'] = (receipt) => this.#through(() => parts.collector.service.receipt(receipt));
 
   async #through<T>(work: () => Promise<Outcome<T>>): Promise<Outcome<T>> {
     this.waiting += 1;
