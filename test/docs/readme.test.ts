@@ -51,10 +51,14 @@ it('the section "Verify an export you were handed" works as printed, without a n
     writeFileSync(join(handed, 'log.vkey'), `${world.signer.vkey}\n`);
     const script = `set -euo pipefail\n${section('Verify an export you were handed')}`;
     const env = { ...process.env, HANDED: handed, HOME: handed, BELAY_URL: 'http://127.0.0.1:9' };
-    const options = { cwd: root, stdio: ['ignore' as const, 'pipe' as const, 'pipe' as const], env };
-    const shell = withoutNetwork
-      ? spawn('unshare', ['--net', 'bash', '-c', script], options)
-      : spawn('bash', ['-c', script], options);
+    const [program, ...before] = withoutNetwork
+      ? (['unshare', '--net', 'bash'] as const)
+      : (['bash'] as const);
+    const shell = spawn(program, [...before, '-c', script], {
+      cwd: root,
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env,
+    });
     let output = '';
     shell.stdout.on('data', (chunk: Buffer) => (output += chunk));
     shell.stderr.on('data', (chunk: Buffer) => (output += chunk));
