@@ -15,6 +15,7 @@ const BENCHES = [
   'verify',
   'receipt',
   'export',
+  'coverage',
 ];
 
 const { values, positionals } = parseArgs({

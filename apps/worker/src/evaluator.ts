@@ -461,11 +461,18 @@ function isSame(facts: SessionFacts, last: ReceiptRow, { log }: AccountTurn): bo
 function timeless(payload: Buffer): string {
   const { subject, predicate } = JSON.parse(payload.toString('utf8')) as {
     subject: unknown;
-    predicate: Record<string, unknown> & { coverage: Record<string, unknown> };
+    predicate: Record<string, unknown> & {
+      coverage: Record<string, unknown> & { members: { epochs: Record<string, unknown>[] }[] };
+    };
   };
   const { asOf: _asOf, supersedes: _supersedes, coverage, ...rest } = predicate;
-  const { index: _index, statement: _statement, size: _size, time: _time, ...covered } = coverage;
-  return canonical({ subject, coverage: covered, ...rest });
+  const { index: _index, statement: _statement, size: _size, time: _time, members, ...covered } = coverage;
+  // Of a session that goes on, every line of its epoch moves the end: nothing comes to something else by that.
+  const ends = members.map(({ epochs, ...member }) => ({
+    ...member,
+    epochs: epochs.map(({ to: _to, ...epoch }) => epoch),
+  }));
+  return canonical({ subject, coverage: covered, members: ends, ...rest });
 }
 
 function recordOf(statement: SessionStatement | EpochStatement, bytes: Buffer): StatementRecord {

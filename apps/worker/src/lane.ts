@@ -151,6 +151,7 @@ export class Lane {
       ...this.#sessionsOf(touched, named, now),
       concerned,
       allEpochs: this.coverage.policyAt(this.size) !== policies,
+      unbegun: touched.log,
       labelled,
       stated,
     };

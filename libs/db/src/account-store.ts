@@ -100,6 +100,8 @@ export interface BatchWrite {
   readonly concerned: readonly Concerned[];
   /** Every epoch that is not over is looked at again: a policy came. */
   readonly allEpochs: boolean;
+  /** Sessions of which only second stories came are looked at again: they go by the last policy and declarations. */
+  readonly unbegun: boolean;
   /** Sessions of which a label came. */
   readonly labelled: readonly string[];
   /** Statements that the collector wrote down, by their entries. */
@@ -554,6 +556,12 @@ export class AccountTurn {
           this.log.log,
           now,
         ]);
+      }
+      if (batch.unbegun) {
+        await this.#client.query(
+          `update sessions set dirty = coalesce(dirty, $2), due = $2 where log = $1 and state->'began' = '[]'`,
+          [this.log.log, now],
+        );
       }
       await this.#client.query({
         name: 'account_move',
