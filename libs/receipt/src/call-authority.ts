@@ -1,7 +1,7 @@
 import type { SeenCall, SentEntry } from '@belay/coverage';
 import type { Entry, SenderRole, SinkKind } from '@belay/envelope';
 import { leafHash } from '@belay/merkle';
-import type { Standing } from './standing.js';
+import type { Label, Standing } from './standing.js';
 
 /** What a statement about a call rests on, weakest first. */
 export const CALL_AUTHORITY_LEVELS = [
@@ -13,17 +13,6 @@ export const CALL_AUTHORITY_LEVELS = [
 ] as const;
 
 export type CallAuthorityLevel = (typeof CALL_AUTHORITY_LEVELS)[number];
-
-/** An auditor's word on a session, or on one call of it. */
-export interface Label {
-  /** Index of the log entry that records it. */
-  readonly index: number;
-  /** Identifier of the auditor's key. */
-  readonly auditor: string;
-  /** Identifier of the call; absent: of the session as a whole. */
-  readonly call?: string | undefined;
-  readonly says: 'violated' | 'not_violated';
-}
 
 /** Everything that authority and disposition of a session are derived from; all of it is in the log or signed by it. */
 export interface SessionEvidence {

@@ -17,7 +17,6 @@ export {
   type CallAuthorityLevel,
   type CallAuthorityReason,
   callAuthority,
-  type Label,
   type Sayer,
   type SessionEvidence,
   type VerdictFault,
@@ -104,7 +103,7 @@ export {
   sessionReceiptPayload,
 } from './session-receipt.js';
 export { checkPayload, type Claim, MAX_CLAIM_BYTES, parseClaim, signPayload } from './sign.js';
-export { type SinkStanding, Standing, type TokenStanding } from './standing.js';
+export { type Label, type SinkStanding, Standing, type TokenStanding } from './standing.js';
 export {
   type Issuer,
   MAX_RECEIPT_BYTES,

@@ -103,7 +103,6 @@ export const IDENTIFIER = /^[a-z]{3}_[0-9a-hjkmnp-tv-z]{26}$/;
 export const SINK = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 /** A trust domain, or the name of a verdict's cause, as envelopes and statements of the collector have them. */
 export const NAME = /^[A-Za-z0-9._@/:+-]{1,128}$/;
-export const DOMAIN = /^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$/;
 
 /** A time that exists and is written in the one way. */
 export function instant(value: unknown, what: string): string {

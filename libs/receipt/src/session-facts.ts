@@ -201,13 +201,13 @@ function recordersOf({ calls }: Judgement): RecorderCounts {
 
 function countVerdicts(verdicts: readonly SentEntry[]): VerdictCounts {
   const counts = { PASS: 0, WARN: 0, FAIL: 0, UNVERIFIED: 0 };
-  const causes: Record<string, number> = {};
+  // A cause is a sender's word, `__proto__` among them.
+  const causes = new Map<string, number>();
   for (const { envelope } of verdicts) {
     const { status, cause } = envelope.attrs ?? {};
     if (typeof status !== 'string' || !Object.hasOwn(counts, status)) continue;
     counts[status as keyof typeof counts]++;
-    if (typeof cause === 'string')
-      causes[cause] = (Object.hasOwn(causes, cause) ? (causes[cause] as number) : 0) + 1;
+    if (typeof cause === 'string') causes.set(cause, (causes.get(cause) ?? 0) + 1);
   }
-  return { ...counts, causes };
+  return { ...counts, causes: Object.fromEntries(causes) };
 }

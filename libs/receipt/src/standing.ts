@@ -1,5 +1,15 @@
 import type { Entry, SinkKind, TokenRole } from '@belay/envelope';
-import type { Label } from './call-authority.js';
+
+/** An auditor's word on a session, or on one call of it. */
+export interface Label {
+  /** Index of the log entry that records it. */
+  readonly index: number;
+  /** Identifier of the auditor's key. */
+  readonly auditor: string;
+  /** Identifier of the call; absent: of the session as a whole. */
+  readonly call?: string | undefined;
+  readonly says: 'violated' | 'not_violated';
+}
 
 /** What an admin declared for a sink, from an entry of the log. */
 export interface SinkStanding {

@@ -5,12 +5,12 @@ import { type Disposition, MAX_REASONS } from './disposition.js';
 import { ReceiptError } from './error.js';
 import {
   base64,
-  DOMAIN,
   formatPayload,
   headMember,
   IDENTIFIER,
   logMember,
   type LogIdentity,
+  NAME,
   type Payload,
   type PublishedHead,
   readHead,
@@ -179,7 +179,7 @@ function parseAuthority(authority: unknown): Authority {
         role,
         sink: matching(sink, 'sink', SINK),
         token: matching(token, 'token', IDENTIFIER),
-        ...(domain === undefined ? {} : { domain: matching(domain, 'domain', DOMAIN) }),
+        ...(domain === undefined ? {} : { domain: matching(domain, 'domain', NAME) }),
         ...(signed === undefined ? {} : { signed: matching(signed, 'signed', FINGERPRINT) }),
         level: level(own),
         events: count(events, 'events'),

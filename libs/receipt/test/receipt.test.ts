@@ -550,6 +550,8 @@ describe('making one', () => {
     );
     expect(refused({}, ed25519Signer(ORIGIN, Buffer.alloc(32, 1)))).toMatch(/^evidence signature/u);
     expect(refused({ domainOf: () => 'not a domain' })).toMatch(/^evidence statement/u);
+    // Every domain that can be declared can stand in a receipt.
+    expect(refused({ domainOf: () => '-team@acme/ops:eu+1' })).toBe('made');
   });
 });
 
