@@ -10,5 +10,5 @@ parentPort?.on('message', ({ id, question }: Asked) => {
     const message = error instanceof Error ? error.message : String(error);
     answered = { id, message, unfit: error instanceof Unfit };
   }
-  parentPort?.postMessage(answered);
+  parentPort?.postMessage(answered, []);
 });

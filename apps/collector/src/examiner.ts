@@ -40,7 +40,7 @@ export class Examiner {
       this.#waiting.set(id, { resolve, reject });
       // A process stays for an answer that is due, and for nothing else.
       thread.ref();
-      thread.postMessage({ id, question } satisfies Asked);
+      thread.postMessage({ id, question } satisfies Asked, []);
     });
   }
 

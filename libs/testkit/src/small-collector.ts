@@ -225,7 +225,7 @@ export class SmallCollector {
     const signed = key === undefined ? undefined : keyFingerprint(key);
     this.#received = Math.max(Date.now(), this.#received + 1);
     const received = new Date(this.#received).toISOString();
-    const late = this.late ? true : undefined;
+    const late = this.late ? (true as const) : undefined;
     const placed = envelopes.map((envelope, at) => {
       if (envelope === undefined) return undefined;
       const body = lines[at] as Buffer;
@@ -275,7 +275,7 @@ export class SmallCollector {
         token: this.credential.id,
         role: 'sink',
         ...(first.signed === undefined ? {} : { signed: first.signed }),
-        ...(first.late === undefined ? {} : { late: first.late }),
+        ...(first.late ? { late: true as const } : {}),
         ...('conflict' in first && first.conflict !== undefined ? { conflict: first.conflict } : {}),
         range: this.#around(index, index + to - at),
       });
