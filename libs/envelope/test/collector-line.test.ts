@@ -6,7 +6,7 @@ const index = fc.oneof(fc.nat(), fc.maxSafeNat(), fc.constantFrom(0, Number.MAX_
 const optional = <T>(arbitrary: fc.Arbitrary<T>): fc.Arbitrary<T | undefined> =>
   fc.option(arbitrary, { nil: undefined });
 const of = (unit: string, minLength: number, maxLength: number): fc.Arbitrary<string> =>
-  fc.string({ unit: fc.constantFrom(...unit), minLength, maxLength });
+  fc.string({ unit: fc.constantFrom(...unit.split('')), minLength, maxLength });
 
 const lines = fc
   .record({

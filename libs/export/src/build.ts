@@ -365,7 +365,11 @@ function into(spool: Spool): Writable {
     write(chunk: Buffer, _, done) {
       spool.take(chunk);
       if (!spool.full) done();
-      else spool.flush().then(() => done(), done);
+      else
+        spool
+          .flush()
+          .then(() => done())
+          .catch(done);
     },
   });
 }

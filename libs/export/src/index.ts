@@ -1,3 +1,4 @@
+export { type ArchivedFile, ArchiveWriter, contentOf, readArchive } from './archive.js';
 export {
   buildExport,
   type BuildOptions,

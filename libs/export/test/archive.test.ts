@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
-import { type ArchivedFile, ArchiveWriter, contentOf, readArchive } from '../src/archive.js';
+import { type ArchivedFile, ArchiveWriter, contentOf, readArchive } from '@belay/export';
 
 const folder = mkdtempSync(join(tmpdir(), 'belay-archive-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

@@ -10,9 +10,8 @@ import {
   verifyExport,
 } from '@belay/export';
 import { renderPdf } from '@belay/export/pdf';
-import { EXAMPLE_SESSIONS, ExportCast, ExportLog, exampleLog } from '@belay/testkit/export';
+import { EXAMPLE_SESSIONS, ExportCast, ExportLog, exampleLog, openExport } from '@belay/testkit/export';
 import { afterAll, describe, expect, test } from 'vitest';
-import { openExport } from './resigned.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'belay-export-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));

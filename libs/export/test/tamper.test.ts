@@ -2,12 +2,24 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type ExportCheck, type ExportRequest, verifyExport } from '@belay/export';
+import {
+  ArchiveWriter,
+  type ExportCheck,
+  type ExportRequest,
+  readArchive,
+  verifyExport,
+} from '@belay/export';
 import type { Pins } from '@belay/receipt';
-import { EXAMPLE_SESSIONS, ExportCast, ExportLog, exampleLog } from '@belay/testkit/export';
+import {
+  EXAMPLE_SESSIONS,
+  ExportCast,
+  ExportLog,
+  exampleLog,
+  openExport,
+  type OpenedExport,
+  resigned,
+} from '@belay/testkit/export';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ArchiveWriter, readArchive } from '../src/archive.js';
-import { openExport, type Opened, resigned } from './resigned.js';
 
 const folder = mkdtempSync(join(tmpdir(), 'belay-tamper-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
@@ -45,17 +57,17 @@ async function verdictOfBytes(bytes: Buffer): Promise<readonly [string, ...Expor
   return verdictOf(target);
 }
 
-async function verdictOfLie(change: (opened: Opened) => void, path = whole): Promise<unknown> {
+async function verdictOfLie(change: (opened: OpenedExport) => void, path = whole): Promise<unknown> {
   await resigned(path, target, world, change);
   return verdictOf(target);
 }
 
-const text = (opened: Opened, name: string): string => (opened.files.get(name) as Buffer).toString();
-const put = (opened: Opened, name: string, content: string): void => {
+const text = (opened: OpenedExport, name: string): string => (opened.files.get(name) as Buffer).toString();
+const put = (opened: OpenedExport, name: string, content: string): void => {
   expect(content).not.toBe(text(opened, name));
   opened.files.set(name, Buffer.from(content));
 };
-const lines = (opened: Opened, name: string): string[] => text(opened, name).split('\n').slice(0, -1);
+const lines = (opened: OpenedExport, name: string): string[] => text(opened, name).split('\n').slice(0, -1);
 const joined = (all: readonly string[]): string => all.map((line) => `${line}\n`).join('');
 
 describe('an export of which one byte is another', () => {
@@ -182,7 +194,7 @@ describe('pins', () => {
 
 describe('a collector that signs what is not so', () => {
   test('is not believed: of the entries', async () => {
-    const drop = (opened: Opened, from: number, to: number): void =>
+    const drop = (opened: OpenedExport, from: number, to: number): void =>
       put(
         opened,
         'entries.ndjson',
@@ -213,7 +225,7 @@ describe('a collector that signs what is not so', () => {
 
   test('is not believed: of what was left out', async () => {
     expect(await verdictOf(part)).toEqual(['VALID']);
-    const counted = (entries: number, omitted: number) => (opened: Opened) => {
+    const counted = (entries: number, omitted: number) => (opened: OpenedExport) => {
       const { counts } = opened.manifest;
       opened.manifest = {
         ...opened.manifest,
@@ -236,7 +248,7 @@ describe('a collector that signs what is not so', () => {
   test('is not believed: of the receipts', async () => {
     const change =
       (by: (all: string[]) => string[], count = 0) =>
-      (opened: Opened): void => {
+      (opened: OpenedExport): void => {
         put(opened, 'receipts.ndjson', joined(by(lines(opened, 'receipts.ndjson'))));
         const { counts } = opened.manifest;
         opened.manifest = {
@@ -278,7 +290,7 @@ describe('a collector that signs what is not so', () => {
       'oscal.json': 'report',
     };
     for (const [name, check] of Object.entries(expected)) {
-      const lie = (opened: Opened): void => put(opened, name, `${text(opened, name)} `);
+      const lie = (opened: OpenedExport): void => put(opened, name, `${text(opened, name)} `);
       expect(await verdictOfLie(lie), name).toEqual(['INVALID', check]);
     }
     // Said so, and nowhere hidden: the one page that nobody makes again.

@@ -1,3 +1,4 @@
+export { openExport, type OpenedExport, resigned } from './opened-export.js';
 import { formatStatement, LogCoverage } from '@belay/coverage';
 import {
   type CollectorBody,
