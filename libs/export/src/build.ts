@@ -145,6 +145,7 @@ class Build {
     });
     const sizes = [...new Set(receipts.map(({ asOf }) => asOf))].sort((a, b) => a - b);
     const included = await this.#entries(walk, head, spans, sizes, spools);
+    if (selection !== undefined) requireWhole(walk, selection);
     const kept = await this.#requireIssued(walk, receipts, spools.receipts);
 
     progress?.({ phase: 'report', done: 0 });
@@ -340,6 +341,14 @@ class Build {
 /** Whether a request asks for everything. */
 function isEverything({ sessions, period }: ExportRequest): boolean {
   return sessions === undefined && period === undefined;
+}
+
+/** An epoch in which a chosen session is named has to be here whole, or what is stated of it does not come out. */
+function requireWhole(walk: Walk, { epochs }: SelectionFacts): void {
+  const whole = new Set(epochs.flatMap(({ sink, epoch, named }) => (named ? `${sink} ${epoch}` : [])));
+  for (const { sink, epoch, named } of walk.epochs.values()) {
+    if (named && !whole.has(`${sink} ${epoch}`)) throw fault(`epoch ${epoch} of ${sink} is not here whole`);
+  }
 }
 
 function parsed(bytes: Buffer, index: number): Entry {

@@ -230,6 +230,26 @@ describe('making one', () => {
     expect(readdirSync(folder).filter((name) => name.startsWith('export.zip'))).toEqual([]);
   });
 
+  test('of a session is refused where one of its epochs is not told to be one', async () => {
+    const source = world.source();
+    const forgetful: ExportSource = {
+      ...source,
+      selection: async (request) => {
+        const { epochs, ...rest } = await source.selection(request);
+        const last = epochs.findLastIndex(({ named }) => named);
+        return {
+          ...rest,
+          epochs: epochs.map((epoch, at) => (at === last ? { ...epoch, named: false } : epoch)),
+        };
+      },
+    };
+    const request = { period: { from: '2026-01-01T00:00:00.000Z', to: '2027-01-01T00:00:00.000Z' } };
+    await expect(buildExport(forgetful, request, path, { pdf: renderPdf })).rejects.toMatchObject({
+      code: 'source',
+      message: expect.stringContaining('is not here whole') as string,
+    });
+  });
+
   test('takes receipts of others than those chosen, and leaves them out', async () => {
     const busy = await ExportLog.create();
     const cast = new ExportCast(busy);
