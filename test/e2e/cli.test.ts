@@ -424,6 +424,10 @@ describe('what sessions come to', () => {
     expect(await asked('export', 'cancel', id)).toMatchObject({ code: 0 });
     expect(await asked('export', 'download', id, '-o', again)).toMatchObject({ code: 65 });
     expect(await asked('export', 'status', 'exp_01jd0000000000000000000000')).toMatchObject({ code: 65 });
+    expect(await asked('export', 'create', '--session', 'nope', '-o', again)).toMatchObject({
+      code: 65,
+      json: { error: { code: 'not_found', next: expect.stringContaining('belay sessions') as string } },
+    });
   });
 
   it('belay webhook: added, listed, removed', async () => {

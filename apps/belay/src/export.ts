@@ -10,7 +10,7 @@ import { badInput, CliError, EXIT, unavailable, usage } from './exit.js';
 import { moment } from './option-values.js';
 import { columns, print, printable, type Style, styleFor, writeOut } from './output.js';
 import { type ProgressLine, progressLine } from './progress-line.js';
-import { wholeName } from './session-name.js';
+import { isSession, noSession, wholeName } from './session-name.js';
 
 /** Milliseconds between two looks at a job: short at first, since most are. */
 const FIRST_LOOK = 100;
@@ -37,8 +37,7 @@ async function create(options: CreateOptions): Promise<void> {
   const config = readConfig();
   const audited = await asAuditor(config, options);
   const { service, path } = audited;
-  const sessions =
-    session === undefined ? undefined : await Promise.all(session.map((each) => wholeName(audited, each)));
+  const sessions = session === undefined ? undefined : await named(audited, session);
   const period =
     from === undefined && to === undefined
       ? undefined
@@ -58,6 +57,17 @@ async function create(options: CreateOptions): Promise<void> {
     return;
   }
   await fetchTo(audited, job, out, options.json);
+}
+
+/** The whole names. One that the service does not know would be an export without it. */
+async function named(audited: Audited, given: readonly string[]): Promise<string[]> {
+  const names: string[] = [];
+  for (const each of given) {
+    const name = await wholeName(audited, each);
+    if (!(await isSession(audited, name))) throw noSession(each);
+    names.push(name);
+  }
+  return names;
 }
 
 async function resume(id: string, options: AuditorOptions & { readonly out: string }): Promise<void> {

@@ -6,7 +6,14 @@ import { asAuditor, type AuditorOptions, auditorOptions } from './auditor.js';
 import { readConfig } from './config.js';
 import { usage } from './exit.js';
 import { print, printable, styleFor } from './output.js';
-import { givenSession, type SessionChoice, sessionChoice, shortName, wholeName } from './session-name.js';
+import {
+  givenSession,
+  type SessionChoice,
+  sessionChoice,
+  shortName,
+  spokenName,
+  wholeName,
+} from './session-name.js';
 
 interface LabelOptions extends AuditorOptions, SessionChoice {
   readonly call?: string;
@@ -34,7 +41,7 @@ async function label(given: string | undefined, options: LabelOptions): Promise<
       set,
       () =>
         `Entry ${set.index} of the log says so, in the name of your key. What the session comes to follows:\n` +
-        `belay sessions ${session} --wait 60\n`,
+        `belay sessions ${spokenName(session ?? '')} --wait 60\n`,
     );
     return;
   }

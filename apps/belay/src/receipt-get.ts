@@ -10,7 +10,7 @@ import { seconds, whole } from './option-values.js';
 import { checkTable, print, styleFor, writeOut } from './output.js';
 import { checked, EXIT_OF, verdictOf } from './receipt-check.js';
 import { type Answer, ServiceProblem } from './service.js';
-import { givenSession, type SessionChoice, sessionChoice, wholeName } from './session-name.js';
+import { givenSession, noSession, type SessionChoice, sessionChoice, wholeName } from './session-name.js';
 import { writeWhole } from './whole-file.js';
 
 const FORMATS = {
@@ -69,8 +69,11 @@ async function get(options: GetOptions): Promise<void> {
     try {
       answer = await service.ask('GET', `${path}/receipts?${scope}${wait}`, FORMATS[options.format]);
     } catch (error) {
-      const early = error instanceof ServiceProblem && error.code === 'not_published' && Date.now() < until;
-      if (!early) throw error;
+      if (!(error instanceof ServiceProblem)) throw error;
+      // Of a session the first line may be on its way.
+      const unknown = session !== undefined && error.code === 'not_found';
+      if ((!unknown && error.code !== 'not_published') || Date.now() >= until)
+        throw unknown ? noSession(session) : error;
       await sleep(PUBLISH_POLL_MS);
     }
   }
@@ -103,10 +106,7 @@ async function get(options: GetOptions): Promise<void> {
 /** Whether all that can be checked without the entries of others holds. */
 function holdsAlone({ verdict, checks }: Report): boolean {
   const open = checks.filter(({ status }) => status !== 'ok');
-  return (
-    verdict === 'VALID' ||
-    (verdict === 'INDETERMINATE' && open.every(({ name }) => name === ELSEWHERE))
-  );
+  return verdict === 'VALID' || (verdict === 'INDETERMINATE' && open.every(({ name }) => name === ELSEWHERE));
 }
 
 function range(text: string): readonly [number, number] {

@@ -6,7 +6,7 @@ import { sessionId } from '@belay/envelope';
 import type { Command } from 'commander';
 import type { Audited } from './auditor.js';
 import type { CliConfig } from './config.js';
-import { badInput, usage } from './exit.js';
+import { badInput, type CliError, usage } from './exit.js';
 import { ServiceProblem } from './service.js';
 
 /** How the name of a session begins that was made from the agent's own id of its run. */
@@ -35,6 +35,13 @@ export const shortName = (session: string): string =>
     ? `${session.slice(0, KEYED.length + SHOWN)}…`
     : session;
 
+/** The same as it can be given to a command again. */
+export const spokenName = (session: string): string =>
+  session.startsWith(KEYED) ? session.slice(KEYED.length, KEYED.length + SHOWN) : session;
+
+export const noSession = (given: string): CliError =>
+  badInput('not_found', `no session is named ${given}`, 'Which ones there are: belay sessions');
+
 /** What a person gave as the name of a session: that, or the one of a run of this machine. */
 export function givenSession(
   given: string | undefined,
@@ -52,12 +59,7 @@ export function givenSession(
 export async function wholeName({ service, path }: Audited, given: string): Promise<string> {
   const digits = PREFIX.exec(given)?.[1];
   if (digits === undefined) return given;
-  try {
-    await service.json('GET', `${path}/sessions/${encodeURIComponent(given)}`);
-    return given;
-  } catch (error) {
-    if (!(error instanceof ServiceProblem) || error.code !== 'not_found') throw error;
-  }
+  if (await isSession({ service, path }, given)) return given;
   const found: string[] = [];
   for (let cursor: string | undefined = ''; cursor !== undefined;) {
     const page: SessionList = await service.json('GET', `${path}/sessions?limit=1000${cursor}`);
@@ -67,8 +69,22 @@ export async function wholeName({ service, path }: Audited, given: string): Prom
     cursor = page.next === undefined ? undefined : `&cursor=${encodeURIComponent(page.next)}`;
   }
   const [first, second] = found;
-  if (first === undefined) throw badInput('not_found', `no session is named ${given}`, 'See: belay sessions');
+  if (first === undefined) throw noSession(given);
   if (second !== undefined)
     throw badInput('ambiguous', `${found.length} sessions begin with ${given}`, 'Give more of its digits.');
   return first;
+}
+
+/** Whether the log has said anything of it that was looked at. */
+export async function isSession(
+  { service, path }: Pick<Audited, 'service' | 'path'>,
+  session: string,
+): Promise<boolean> {
+  try {
+    await service.json('GET', `${path}/sessions/${encodeURIComponent(session)}`);
+    return true;
+  } catch (error) {
+    if (!(error instanceof ServiceProblem) || error.code !== 'not_found') throw error;
+    return false;
+  }
 }

@@ -1,5 +1,6 @@
 /** `belay sessions`: what the sessions of a project have come to, or one of them in full. */
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { CoverageReply, SessionDetail, SessionList, SessionListed } from '@belay/contracts/http';
 import { memberReasonTexts, SESSION_DISPOSITIONS } from '@belay/receipt';
 import { type Command, Option } from 'commander';
@@ -8,13 +9,24 @@ import { readConfig } from './config.js';
 import { EXIT, type ExitCode, usage } from './exit.js';
 import { moment, seconds, whole } from './option-values.js';
 import { columns, print, printable, type Style, styleFor } from './output.js';
-import { givenSession, type SessionChoice, sessionChoice, shortName, wholeName } from './session-name.js';
+import { ServiceProblem } from './service.js';
+import {
+  givenSession,
+  noSession,
+  type SessionChoice,
+  sessionChoice,
+  shortName,
+  spokenName,
+  wholeName,
+} from './session-name.js';
 
 type Disposition = (typeof SESSION_DISPOSITIONS)[number];
 type Member = Extract<CoverageReply['statements'][number], { readonly type: 'session' }>['members'][number];
 
 /** Seconds that one request waits at most; longer waits are several. */
 const ONE_WAIT = 20;
+/** Milliseconds between two looks for a session that is not there yet. */
+const NOT_YET = 300;
 
 const EXIT_OF: Readonly<Record<Disposition, ExitCode>> = {
   affirmed: EXIT.good,
@@ -127,11 +139,18 @@ async function waited({ service, path }: Audited, session: string, wait: number)
   for (;;) {
     const left = Math.ceil((until - Date.now()) / 1_000);
     const query = left > 0 ? `?wait=${Math.min(ONE_WAIT, left)}` : '';
-    const detail = await service.json<SessionDetail>(
-      'GET',
-      `${path}/sessions/${encodeURIComponent(session)}${query}`,
-    );
-    if (detail.settled || left <= ONE_WAIT) return detail;
+    try {
+      const detail = await service.json<SessionDetail>(
+        'GET',
+        `${path}/sessions/${encodeURIComponent(session)}${query}`,
+      );
+      if (detail.settled || left <= ONE_WAIT) return detail;
+    } catch (error) {
+      if (!(error instanceof ServiceProblem) || error.code !== 'not_found') throw error;
+      // Its first line may be on its way.
+      if (left <= 0) throw noSession(session);
+      await sleep(NOT_YET);
+    }
   }
 }
 
@@ -158,8 +177,8 @@ function page(detail: SessionDetail, members: readonly Member[], style: Style): 
   ];
   const next =
     receipts.length === 0
-      ? `It has no receipt yet: belay sessions ${session} --wait 60`
-      : `Why: belay receipt get --session ${session} -o receipt.json; belay receipt show receipt.json`;
+      ? `It has no receipt yet: belay sessions ${spokenName(session)} --wait 60`
+      : `Why: belay receipt get --session ${spokenName(session)} -o receipt.json && belay receipt show receipt.json`;
   return `${style.bold(printable(session))}\n\n${columns(facts, '  ')}\n${printable(next)}\n`;
 }
 

@@ -105,7 +105,7 @@ export function register(program: Command): void {
   const webhook = program.command('webhook').description('be told when a session settles');
   projectOption(webhook.command('add'))
     .description('have a URL told; its secret is shown once')
-    .argument('<url>', 'http or https')
+    .argument('<url>', 'https; http where the operator of the service allows it')
     .addOption(new Option('--event <event...>', 'only these').choices([...WEBHOOK_EVENTS]))
     .addHelpText(
       'after',
