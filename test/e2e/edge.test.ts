@@ -115,16 +115,13 @@ const appendHead = (tenant: Tenant, length: number) =>
 describe('a sender that never finishes', () => {
   it('takes no place from anybody', async () => {
     const slow = Array.from({ length: 40 }, () => raw(`${appendHead(mallory, 1000)}{`));
-    await sleep(150);
+    const metrics = async () => (await request(service.url).get('/metrics')).text;
+    // As many as may be in flight at once; the others are told to come back.
+    await expect.poll(metrics).toContain('belay_appends_arriving 8');
     await acme.append(acme.sink('beside').lines(1));
-    const { text } = await request(service.url).get('/metrics');
-    expect(text).toContain('belay_appends_in_flight 0');
-    // As many as may be in flight at once; the others were told to come back.
-    expect(text).toContain('belay_appends_arriving 8');
+    expect(await metrics()).toContain('belay_appends_in_flight 0');
     for (const each of slow) each.close();
-    await expect
-      .poll(async () => (await request(service.url).get('/metrics')).text)
-      .toContain('belay_appends_arriving 0');
+    await expect.poll(metrics).toContain('belay_appends_arriving 0');
   });
 
   it('is told so after a silence, and loses the connection', async () => {
