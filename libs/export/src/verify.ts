@@ -497,7 +497,7 @@ class Verification {
   #statements(replay: Replay): void {
     this.#checks.run('statements', () => {
       const { made, elsewhere } = replay.statements();
-      return `${made} made again from the entries${elsewhere > 0 ? `; ${elsewhere} are about what was left out` : ''}`;
+      return `${made} made again from the entries${elsewhere > 0 ? `; ${elsewhere} are about what is no part of it` : ''}`;
     });
   }
 
@@ -828,8 +828,8 @@ class Replay {
       this.#made.set(index, { digest, status: statement.status, policy: statement.policy });
       return;
     }
-    // Of everything, a session that nobody named when sessions were looked for is not one of the export's.
-    if (!walk.isChosen(stated.session)) return;
+    // Of everything, one that no entry has named yet may still be one of the export's.
+    if (!walk.isEverything && !walk.isChosen(stated.session)) return;
     walk.standAt(asOf.size);
     const facts = deriveSession(walk.coverage, walk.standing, stated.session, asOf, {
       indexes: walk.sessions.get(stated.session)?.indexes ?? [],

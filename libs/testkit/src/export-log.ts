@@ -169,7 +169,10 @@ export class ExportLog {
     const count = entries.filter(({ line }) => line.received < to).length - first;
     const sessions = [...this.#coverage.sessions].flatMap((named): PeriodSession[] => {
       const { session } = named;
-      const began = named.beginnings().find(({ index }) => index === this.#coverage.beganAt(session));
+      // One of which only second stories came began with the first of these.
+      const first = this.log.entries[this.#named.get(session)?.[0] ?? -1]?.line;
+      const began =
+        named.beginnings().find(({ index }) => index === this.#coverage.beganAt(session)) ?? first;
       if (began === undefined || began.received < from || began.received >= to) return [];
       const digest = this.#last.get(session);
       if (digest === undefined) return [{ session }];
