@@ -117,7 +117,7 @@ describe('a sender that never finishes', () => {
     const slow = Array.from({ length: 40 }, () => raw(`${appendHead(mallory, 1000)}{`));
     const metrics = async () => (await request(service.url).get('/metrics')).text;
     // As many as may be in flight at once; the others are told to come back.
-    await expect.poll(metrics).toContain('belay_appends_arriving 8');
+    await expect.poll(metrics, { timeout: 5_000 }).toContain('belay_appends_arriving 8');
     await acme.append(acme.sink('beside').lines(1));
     expect(await metrics()).toContain('belay_appends_in_flight 0');
     for (const each of slow) each.close();

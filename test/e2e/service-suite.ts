@@ -40,6 +40,9 @@ import type { Service } from '../harness/service.js';
 import { StatingSink } from '../harness/stating-sink.js';
 import { as, decode, sha256, signBatch, Tenant, ulid, verifyGrowth } from '../harness/tenant.js';
 
+/** How long something that comes by itself may take on a machine that is busy. */
+const SOON = { timeout: 30_000 };
+
 /** Bytes and not text, whatever the type: supertest decodes only what it knows. */
 function bytes(test: request.Test): request.Test {
   return test.buffer(true).parse((response, done) => {
@@ -718,6 +721,42 @@ export function describeService(wiring: string, start: () => Promise<Service>): 
         expect(rest.events.map(({ index }) => index)).toEqual(events.slice(3).map(({ index }) => index));
       });
 
+      it('that take turns in a log are each read in their order, entry by entry as the log has them', async () => {
+        const mixed = other.sink('mixed');
+        const twice = mixed.line({ session: 'm-0' });
+        const lines = Array.from({ length: 30 }, (_, i) => mixed.line({ session: `m-${i % 3}` }));
+        await other.append([twice, ...lines]);
+        // A second story about one number, and another sink in between.
+        await other.append([twice.replace('T00:00:00Z', 'T00:00:01Z')]);
+        await other.append(other.sink('another').lines(2, { session: 'm-1' }));
+        const { events } = (await other.asAuditor('get', other.path('/events?limit=1000')).expect(200))
+          .body as EventList;
+        const { size } = (await other.asAuditor('get', other.path('/sessions')).expect(200))
+          .body as SessionList;
+        await expect
+          .poll(async () => {
+            const answer = await other.asAuditor('get', other.path('/sessions?limit=1'));
+            return (answer.body as SessionList).reconciled;
+          }, SOON)
+          .toBeGreaterThanOrEqual(size);
+        for (const name of ['m-0', 'm-1', 'm-2']) {
+          const own = events.filter(({ entry }) => {
+            const parsed = parseEntry(Buffer.from(entry));
+            return parsed.by === 'sender' && parsed.envelope.session === name;
+          });
+          expect(own.length).toBeGreaterThanOrEqual(10);
+          const found: EventList['events'] = [];
+          let cursor = '';
+          do {
+            const path = other.path(`/events?session=${name}&limit=4${cursor && `&cursor=${cursor}`}`);
+            const page = (await other.asAuditor('get', path).expect(200)).body as EventList;
+            found.push(...page.events);
+            cursor = page.next ?? '';
+          } while (cursor);
+          expect(found).toEqual(own);
+        }
+      });
+
       it('turn with what auditors say of them', async () => {
         const { index } = (
           await other.asAuditor('post', other.path('/labels')).send({ session, says: 'violated' }).expect(201)
@@ -815,7 +854,7 @@ export function describeService(wiring: string, start: () => Promise<Service>): 
         expect(exportJob.parse(made)).toMatchObject({ request: { sessions: [session] } });
         const path = other.path(`/exports/${made.id}`);
         const look = async () => (await other.asAuditor('get', path).expect(200)).body as ExportJob;
-        await expect.poll(async () => (await look()).state, { timeout: 30_000 }).toMatch(/done|failed/);
+        await expect.poll(async () => (await look()).state, SOON).toMatch(/done|failed/);
         const job = await look();
         expect(job).toMatchObject({ state: 'done' });
         expect(job.error).toBeUndefined();
@@ -830,7 +869,7 @@ export function describeService(wiring: string, start: () => Promise<Service>): 
         const rest = await file().set('range', `bytes=${half}-`).set('if-range', etag).expect(206);
         expect(Buffer.concat([first.body as Buffer, rest.body as Buffer]).equals(whole)).toBe(true);
         await other.asAuditor('delete', path).expect(200);
-        await expect.poll(async () => (await file()).status, { timeout: 20_000 }).toBe(404);
+        await expect.poll(async () => (await file()).status, SOON).toBe(404);
       });
 
       it('are no matter of anybody else', async () => {
