@@ -2619,13 +2619,17 @@ class Verification:
             self.found[name] = ("undecided", str(error))
         except Malformed as error:
             self.found[name] = ("failed", str(error))
+        except (OSError, subprocess.SubprocessError) as error:
+            self.found[name] = ("undecided", "could not be looked at: %s" % error)
         except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, MemoryError, RecursionError, struct.error) as error:
             # Input that no rule above foresaw: refused under the check that met it, not passed over.
             self.found[name] = ("failed", "input of a form that is not understood (%s)" % type(error).__name__)
         return None
 
     def report(self):
-        checks = [(name,) + self.found.get(name, ("undecided", "not reached")) for name in CHECKS]
+        found = [(name,) + self.found.get(name, ("undecided", "not reached")) for name in CHECKS]
+        # Details may repeat what the export says, which is not to move anyone's cursor.
+        checks = [(name, status, "".join(c if c.isprintable() else "?" for c in detail)) for name, status, detail in found]
         statuses = {status for _, status, _ in checks}
         verdict = "INVALID" if "failed" in statuses else "INDETERMINATE" if "undecided" in statuses else "VALID"
         return verdict, checks

@@ -1,9 +1,18 @@
 import { createHash } from 'node:crypto';
-import { open } from 'node:fs/promises';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { finished } from 'node:stream/promises';
+import { crc32 } from 'node:zlib';
 import { formatStatement, LogCoverage } from '@belay/coverage';
 import { canonical, type CollectorBody } from '@belay/envelope';
 import { privateKeyObject, rawPublicKey } from '@belay/keys';
-import { buildExport, type ExportManifest, type ExportRequest, type ExportSource } from '@belay/export';
+import {
+  buildExport,
+  type ExportManifest,
+  type ExportRequest,
+  type ExportSource,
+  formatManifest,
+  parseManifest,
+} from '@belay/export';
 import { CompactRange, leafHash } from '@belay/merkle';
 import { ackName, formatCheckpoint, formatVkey, signNote } from '@belay/note';
 import {
@@ -20,8 +29,6 @@ import {
   Standing,
 } from '@belay/receipt';
 import type { SessionLog } from '@belay/testkit';
-import { ArchiveWriter, readArchive, readExactly } from '../../../libs/export/src/archive.js';
-import { resigned } from '../../../libs/export/test/resigned.js';
 import { KEY, ORIGIN, SEED, signer, X5C } from '../../../libs/receipt/test/sample.js';
 import { Course, type Script } from './histories.js';
 
@@ -160,7 +167,7 @@ export class Account {
     const before = (time: string): number => log.entries.filter(({ line }) => line.received < time).length;
     const sessions = [...coverage.sessions].flatMap(({ session }): PeriodSession | [] => {
       const index = coverage.beganAt(session);
-      const { received } = log.entries[Math.min(index, log.entries.length - 1)]?.line as { received: string };
+      const received = log.entries[Math.min(index, log.entries.length - 1)]?.line.received as string;
       if (received < from || received >= to) return [];
       const digest = this.#last.get(session);
       const receipt = this.#opened.get(session);
@@ -317,37 +324,98 @@ export async function write(
   evaluated?: number,
 ): Promise<void> {
   await buildExport(account.source(evaluated), request, path, {
-    pdf: () => Promise.resolve(Buffer.from('%PDF-1.7\n')),
-  });
-}
-
-/** Writes an archive again with other content, and a manifest over that, signed by the log: what only the log can do. */
-export async function again(
-  path: string,
-  to: string,
-  change: (files: Map<string, Buffer>) => void,
-  claim: (manifest: ExportManifest) => ExportManifest = (manifest) => manifest,
-): Promise<void> {
-  await resigned(path, to, { signer } as unknown as Parameters<typeof resigned>[2], (opened) => {
-    change(opened.files);
-    opened.manifest = claim(opened.manifest);
+    // What is in it no verifier looks at.
+    pdf: (_, out) => finished(out.end('%PDF-1.7\n'), { readable: false }),
   });
 }
 
 type Files = [name: string, content: Buffer][];
 export type Repacking = (files: Files) => Files;
 
-/** Writes an archive with other files, and the manifest as it was. */
-export async function repacked(path: string, to: string, change: Repacking): Promise<void> {
-  const handle = await open(path, 'r');
-  const files: [string, Buffer][] = [];
-  for (const { name, offset, size } of await readArchive(handle)) {
-    files.push([name, await readExactly(handle, offset, size)]);
+/** Files of an archive in its one form (libs/export/FORMAT.md section 2), all of them small. */
+function filesIn(zip: Buffer): Files {
+  const files: Files = [];
+  for (let at = 0; zip.readUInt32LE(at) === 0x04034b50;) {
+    const [size, length] = [zip.readUInt32LE(at + 22), zip.readUInt16LE(at + 26)];
+    const content = at + 30 + length;
+    files.push([zip.toString('latin1', at + 30, content), zip.subarray(content, content + size)]);
+    at = content + size;
   }
-  await handle.close();
-  const out = await open(to, 'w+');
-  const writer = new ArchiveWriter(out);
-  for (const [name, content] of change(files)) await writer.add(name, content.length, [content]);
-  await writer.finish();
-  await out.close();
+  return files;
+}
+
+function zipOf(files: Files): Buffer {
+  const fields = (...pairs: readonly (readonly [bytes: 2 | 4, value: number])[]): Buffer =>
+    Buffer.concat(
+      pairs.map(([bytes, value]) => {
+        const field = Buffer.alloc(bytes);
+        field.writeUIntLE(value, 0, bytes);
+        return field;
+      }),
+    );
+  const local: Buffer[] = [];
+  const central: Buffer[] = [];
+  let at = 0;
+  for (const [name, content] of files) {
+    const size = content.length;
+    const common = [
+      [2, 0x800],
+      [2, 0],
+      [2, 0],
+      [2, 0x21],
+      [4, crc32(content)],
+      [4, size],
+      [4, size],
+    ] as const;
+    const raw = Buffer.from(name);
+    const named = [
+      [2, raw.length],
+      [2, 0],
+    ] as const;
+    const header = Buffer.concat([fields([4, 0x04034b50], [2, 20], ...common, ...named), raw]);
+    local.push(header, content);
+    const place = [
+      [2, 0],
+      [2, 0],
+      [2, 0],
+      [4, 0],
+      [4, at],
+    ] as const;
+    central.push(fields([4, 0x02014b50], [2, 20], [2, 20], ...common, ...named, ...place), raw);
+    at += header.length + size;
+  }
+  const directory = Buffer.concat(central);
+  const counts = [
+    [2, files.length],
+    [2, files.length],
+  ] as const;
+  const end = fields([4, 0x06054b50], [2, 0], [2, 0], ...counts, [4, directory.length], [4, at], [2, 0]);
+  return Buffer.concat([...local, directory, end]);
+}
+
+/** Writes an archive with other files, and the manifest as it was. */
+export function repacked(path: string, to: string, change: Repacking): void {
+  writeFileSync(to, zipOf(change(filesIn(readFileSync(path)))));
+}
+
+/** Writes an archive again with other content, and a manifest over that, signed by the log: what only the log can do. */
+export function again(
+  path: string,
+  to: string,
+  change: (files: Map<string, Buffer>) => void,
+  claim: (manifest: ExportManifest) => ExportManifest = (manifest) => manifest,
+): void {
+  const files = new Map(filesIn(readFileSync(path)));
+  const { payload } = JSON.parse((files.get('manifest.json') as Buffer).toString()) as { payload: string };
+  files.delete('manifest.json');
+  change(files);
+  const manifest = claim(parseManifest(Buffer.from(payload, 'base64')));
+  const stated = [...files].map(([name, content]) => ({
+    name,
+    size: content.length,
+    crc32: crc32(content),
+    sha256: sha256(content).slice('sha256:'.length),
+  }));
+  const envelope = signPayload(formatManifest({ ...manifest, files: stated }), signer);
+  writeFileSync(to, zipOf([...files, ['manifest.json', envelope]]));
 }

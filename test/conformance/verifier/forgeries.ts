@@ -249,15 +249,16 @@ export const forgeries: readonly Forgery[] = [
   ],
 ];
 
-/** Something inside of JSON that is what it is known to be. */
-const inside = <T>(value: Loose, ...path: readonly string[]): T =>
-  path.reduce<unknown>((at, key) => (at as Record<string, unknown>)[key], value) as T;
+/** Something inside of JSON. */
+const inside = (value: Loose, ...path: readonly string[]): unknown =>
+  path.reduce<unknown>((at, key) => (at as Record<string, unknown>)[key], value);
+const number = (value: Loose, ...path: readonly string[]): number => inside(value, ...path) as number;
 const put = (value: Loose, path: readonly string[], to: unknown): void => {
-  const holder = inside<Record<string, unknown>>(value, ...path.slice(0, -1));
+  const holder = inside(value, ...path.slice(0, -1)) as Record<string, unknown>;
   holder[path.at(-1) as string] = to;
 };
 const isSession = (statement: Loose): boolean =>
-  inside<string>(statement, 'predicateType') === 'urn:belay:session-receipt:v1';
+  inside(statement, 'predicateType') === 'urn:belay:session-receipt:v1';
 
 type Path = readonly string[];
 /** Changes what receipts of sessions (or of periods) say, where they say it. */
@@ -319,32 +320,24 @@ export const lies: readonly (readonly [what: string, how: Lies, failed: string])
   ['verdicts of a period', claims(false, ['predicate', 'verdicts', 'WARN'], more), 'periods'],
   [
     'a digest stated',
-    { statement: (body) => put(body, ['statement'], flipped(inside(body, 'statement'))) },
+    { statement: (body) => put(body, ['statement'], flipped(inside(body, 'statement') as string)) },
     'statements',
   ],
   ['a status stated', { statement: (body) => put(body, ['status'], 'complete') }, 'statements'],
   [
     'a policy stated',
-    { statement: (body) => put(body, ['policy'], flipped(inside(body, 'policy'))) },
+    { statement: (body) => put(body, ['policy'], flipped(inside(body, 'policy') as string)) },
     'statements',
   ],
   ['a time stated', { statement: (body) => put(body, ['time'], '2026-02-02T00:00:00.000Z') }, 'statements'],
-  [
-    'a size stated',
-    { statement: (body) => put(body, ['size'], inside<number>(body, 'size') - 2) },
-    'statements',
-  ],
-  [
-    'a size to come',
-    { statement: (body) => put(body, ['size'], inside<number>(body, 'size') + 40) },
-    'statements',
-  ],
+  ['a size stated', { statement: (body) => put(body, ['size'], number(body, 'size') - 2) }, 'statements'],
+  ['a size to come', { statement: (body) => put(body, ['size'], number(body, 'size') + 40) }, 'statements'],
   [
     'a session stated',
     { statement: (body) => body['session'] && put(body, ['session'], 'run-9') },
     'sessions',
   ],
-  ['a size issued', { issued: (body) => put(body, ['asOf'], inside<number>(body, 'asOf') - 1) }, 'issued'],
+  ['a size issued', { issued: (body) => put(body, ['asOf'], number(body, 'asOf') - 1) }, 'issued'],
   ['nothing superseded', { issued: (body) => put(body, ['supersedes'], undefined) }, 'issued'],
   [
     'another superseded',

@@ -20,15 +20,22 @@ const who = [
   ['verifier', { kind: 'verifier', role: 'verifier', domain: 'lab' }],
   ['agent', { role: 'agent', keyed: false, declared: false }],
   ['7', { kind: 'other', role: 'sink' }],
+  ['judge', { kind: 'verifier', role: 'verifier', domain: 'desk' }],
+  ['mute', { kind: 'verifier', role: 'verifier', keyed: false }],
+  ['odd', { kind: 'proxy', role: 'verifier' }],
+  ['blank', { kind: 'verifier', role: 'verifier' }],
 ] as const;
 
 const act = fc.record({
-  sink: fc.nat(who.length - 1),
+  sink: fc.oneof({ weight: 2, arbitrary: fc.nat(1) }, { weight: 1, arbitrary: fc.nat(who.length - 1) }),
   what: fc.oneof(
     { weight: 8, arbitrary: fc.constantFrom('call', 'result') },
-    { weight: 3, arbitrary: fc.constantFrom('state', 'verdict', 'replayed', 'both') },
+    { weight: 3, arbitrary: fc.constantFrom('state', 'verdict', 'replayed', 'replayed', 'both') },
     { weight: 2, arbitrary: fc.constantFrom('session.open', 'session.close', 'heartbeat', 'note', 'claim') },
-    { weight: 1, arbitrary: fc.constantFrom('epoch.close', 'restart', 'copy', 'second', 'unsigned', 'gap') },
+    {
+      weight: 1,
+      arbitrary: fc.constantFrom('epoch.close', 'restart', 'copy', 'second', 'unsigned', 'gap', 'commit'),
+    },
     { weight: 1, arbitrary: fc.constantFrom('label', 'policy', 'declare', 'issue') },
   ),
   session: fc.constantFrom(...SESSIONS, SESSIONS[0], SESSIONS[0], undefined),
@@ -37,7 +44,31 @@ const act = fc.record({
   match: fc.constantFrom('fit', 'fit', 'fit', 'else', undefined),
   status: fc.constantFrom('PASS', 'PASS', 'WARN', 'FAIL', 'UNVERIFIED'),
   lose: fc.oneof({ weight: 20, arbitrary: fc.constant(false) }, { weight: 1, arbitrary: fc.constant(true) }),
-  wait: fc.constantFrom(0, 0, 0, 0, 0, 70_000, 200_000, 4_000_000),
+  wait: fc.constantFrom(
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0,
+    70_000,
+    200_000,
+    4_000_000,
+  ),
   n: fc.nat(1_000),
 });
 type Act = typeof act extends fc.Arbitrary<infer T> ? T : never;
@@ -59,7 +90,10 @@ const script = fc.record({
   policy: fc.constantFrom(...policies, undefined),
   /** A session as good as they come, before anything else. */
   good: fc.nat(3),
-  acts: fc.array(act, { maxLength: 70 }),
+  acts: fc.oneof(
+    { weight: 3, arbitrary: fc.array(act, { maxLength: 80, size: 'max' }) },
+    { weight: 1, arbitrary: fc.array(act, { maxLength: 6 }) },
+  ),
   later: fc.integer({ min: 0, max: 8_000 }),
   cut: fc.integer({ min: 1, max: 100 }),
   tidy: fc.boolean(),
@@ -130,7 +164,8 @@ export class Course {
 
   do({ sink: which, what, session, call: word, weak, match, status, lose, wait, n }: Act): void {
     const { log } = this;
-    log.now += wait;
+    // Now and then several entries of one commit, which share their time.
+    log.now += n % 11 === 0 ? -500 : wait;
     const sink = this.sinks[which] as LogSink;
     const call = word === undefined ? undefined : weak < 2 ? `weak:${keyed(`${word} ${weak}`)}` : keyed(word);
     const said = (kind: string, part = match): Parameters<LogSink['say']>[1] => ({
@@ -157,7 +192,8 @@ export class Course {
         break;
       case 'verdict':
       case 'replayed': {
-        const by = what === 'replayed' ? (this.sinks[4] as LogSink) : sink;
+        const by =
+          what === 'replayed' ? (this.sinks[[4, 4, 4, 4, 7, 8, 9, 10][n % 8] as number] as LogSink) : sink;
         const at = {
           pre: this.#last('state'),
           call: this.#last('call', call),
@@ -169,10 +205,10 @@ export class Course {
           {},
           { mode: 'none' },
           { replays: 0 },
-          { call_index: 99_999 },
+          { result_index: 99_999 },
           { pre: keyed('s 1') },
           { result_leaf: log.leaf(0) },
-        ][n % 8];
+        ][(n % 9) % 8];
         const attrs = {
           status,
           ...(n % 5 === 0 ? { cause: `CAUSE_${n % 3}` } : {}),
@@ -206,7 +242,7 @@ export class Course {
         // The sink's state was put back: an epoch that says it follows the same one.
         const before = log
           .sent()
-          .findLast(({ envelope }) => envelope.sink === sink.by.sink && envelope.seq === 1);
+          .findLast(({ envelope }) => envelope.sink === sink.by.sink && envelope.kind === 'epoch.open');
         const attrs = { ...before?.envelope.attrs, ...(n % 2 === 0 ? { counter: n % 5 } : {}) };
         sink.epoch = log.ulid();
         log.append(sink.line('epoch.open', { attrs }, 1), sink.by);
@@ -217,6 +253,21 @@ export class Course {
         if (first === undefined) break;
         const line = sink.line('claim', { session, attrs: { bytes: n } }, first.envelope.seq);
         log.append(line, sink.by, first.line.index);
+        break;
+      }
+      case 'commit': {
+        // A state, a call and its result in one commit, or two: then no head was signed in between.
+        const proxy = this.sinks[0] as LogSink;
+        const own = { session, call: keyed(`commit ${n}`) };
+        const pre = proxy.say('state', { session, attrs: { state: keyed('s'), phase: 'pre' } });
+        log.now -= 500;
+        const begun = proxy.say('call', { ...own, match: keyed('args') });
+        if (n % 2 === 0) log.now -= 500;
+        const result = proxy.say('result', { ...own, match: keyed('result') });
+        const attrs = { status, ...this.#cite({ pre, call: begun, result }) };
+        const by = this.sinks[4] as LogSink;
+        if (n % 5 === 0) log.append(by.line('verdict', { ...own, attrs }, 1), by.by, pre);
+        else by.say('verdict', { ...own, attrs });
         break;
       }
       case 'unsigned':
