@@ -18,6 +18,8 @@ export interface AttestFirstParts {
   readonly stopped: () => boolean;
   /** Has what is in the spool sent at once. */
   readonly urge: () => void;
+  /** Told once: from here on calls go without, until the log answers in time again. */
+  readonly onAway: () => void;
 }
 
 /** What became of calls that were to wait: how many did, and how many went without, by why. */
@@ -38,6 +40,7 @@ export class AttestFirst {
   #settled = 0;
   /** A call's time was up, and no request has been answered within that time since. */
   #away = false;
+  #told = false;
   #waited = 0;
   readonly #without = new Map<Unattested, number>();
 
@@ -59,7 +62,7 @@ export class AttestFirst {
    * that was made last.
    */
   async acknowledged(seq: number | undefined): Promise<Unattested | undefined> {
-    const { limit, spooled, stopped, urge } = this.#parts;
+    const { limit, spooled, stopped, urge, onAway } = this.#parts;
     if (seq === undefined || !spooled()) return 'ATTEST_NOT_SENT';
     if (stopped()) return 'ATTEST_STOPPED';
     if (seq <= this.#settled) return undefined;
@@ -77,6 +80,8 @@ export class AttestFirst {
       const timer = setTimeout(() => {
         this.#away = true;
         wait.end('ATTEST_TIME_UP');
+        if (!this.#told) onAway();
+        this.#told = true;
       }, limit);
       this.#waits.add(wait);
     });

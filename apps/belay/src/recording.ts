@@ -80,12 +80,15 @@ export class Recording {
               onEvent: (event, own) => attestFirst?.observe(event, own),
             }),
           );
-    if (attestation !== undefined && options.attestFirst !== undefined) {
+    const limit = options.attestFirst;
+    if (attestation !== undefined && limit !== undefined) {
       attestFirst = new AttestFirst({
-        limit: options.attestFirst,
+        limit,
         spooled: () => attestation.epoch.spooled,
         stopped: () => attestation.stopped !== undefined,
         urge: () => attestation.urge(),
+        onAway: () =>
+          warn(`the log has not answered within ${limit} ms: until it does, calls go without --attest-first`),
       });
     }
     const secret =

@@ -28,15 +28,17 @@ describe('how long a call is held', () => {
   });
   const opened = (
     parts: { spooled?: boolean; stopped?: boolean } = {},
-  ): { first: AttestFirst; urged: () => number } => {
+  ): { first: AttestFirst; urged: () => number; away: () => number } => {
     let urged = 0;
+    let away = 0;
     const first = new AttestFirst({
       limit: LIMIT,
       spooled: () => parts.spooled ?? true,
       stopped: () => parts.stopped ?? false,
       urge: () => urged++,
+      onAway: () => away++,
     });
-    return { first, urged: () => urged };
+    return { first, urged: () => urged, away: () => away };
   };
   const timeUp = async (waiting: Promise<unknown>): Promise<unknown> => {
     await vi.advanceTimersByTimeAsync(LIMIT);
@@ -64,7 +66,7 @@ describe('how long a call is held', () => {
   });
 
   test('a collector that is away costs one call its time, until it has answered within it', async () => {
-    const { first } = opened();
+    const { first, away } = opened();
     expect(await timeUp(first.acknowledged(1))).toBe('ATTEST_TIME_UP');
     expect(await first.acknowledged(2)).toBe('ATTEST_AWAY');
     // One that takes longer than a call may be held would cost every other call as much.
@@ -72,6 +74,7 @@ describe('how long a call is held', () => {
     expect(await first.acknowledged(3)).toBe('ATTEST_AWAY');
     first.observe(settled(3), true);
     expect(await timeUp(first.acknowledged(4))).toBe('ATTEST_TIME_UP');
+    expect(away()).toBe(1);
   });
 
   test('what will never be acknowledged is not waited for', async () => {
@@ -260,7 +263,7 @@ describe('the proxy', () => {
     const all = calls(await ended(run));
     expect(all.slice(0, 2)).toEqual(['1 ATTEST_TIME_UP', '2 ATTEST_AWAY']);
     expect(run.stderr()).toMatch(
-      /^belay: \d of \d calls went before the state before them was acknowledged: ATTEST_TIME_UP 1, ATTEST_AWAY \d\n$/,
+      /^belay: the log has not answered within 300 ms: until it does, calls go without --attest-first\nbelay: \d of \d calls went before the state before them was acknowledged: ATTEST_TIME_UP 1, ATTEST_AWAY \d\n$/,
     );
   });
 
