@@ -6,7 +6,7 @@
 import { closeSync, constants, ftruncateSync, openSync, readSync, writeSync } from 'node:fs';
 
 /** Most bytes of one content: what is longer is not kept at all. */
-export const MAX_BESIDE = 16 * 1024 * 1024;
+const MAX_BESIDE = 16 * 1024 * 1024;
 
 /** Bytes of one write: more in one does not make it faster, and the page cache takes them as they come. */
 const PIECE = 1024 * 1024;
