@@ -14,7 +14,12 @@ const REASSERT_MS = 3_000;
  * Nudges on Redis for all that takes longer than a checkpoint: a job only pokes a schedule of the worker that takes it,
  * and is done. What there is to do, and who does it, is in the database.
  */
-@Processor(ACCOUNT_QUEUE, { concurrency: 4 })
+@Processor(ACCOUNT_QUEUE, {
+  concurrency: 4,
+  lockDuration: 10_000,
+  stalledInterval: 5_000,
+  maxStalledCount: 5,
+})
 export class AccountProcessor extends WorkerHost implements OnApplicationBootstrap, OnApplicationShutdown {
   readonly #queue: Queue;
   readonly #schedules: Schedules;

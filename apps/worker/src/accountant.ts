@@ -211,7 +211,7 @@ export class Accountant {
   #note(failure: unknown): void {
     if (failure === undefined) this.#trouble = undefined;
     else {
-      const message = failure instanceof Error ? failure.message : String(failure);
+      const message = failure instanceof Error ? failure.message : 'nobody knows why';
       this.#trouble = { since: this.#trouble?.since ?? this.#parts.now(), message };
     }
   }

@@ -204,7 +204,7 @@ function requestOf({ spec }: Job): ExportRequest {
 }
 
 /** Rejects with the signal's reason once it is aborted. */
-export function pause(ms: number, signal: AbortSignal): Promise<void> {
+function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const stop = (): void => {
       clearTimeout(timer);

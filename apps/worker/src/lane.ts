@@ -419,15 +419,16 @@ class Kept implements KeptStates {
   readonly #states = new Map<string, unknown>();
 
   epoch(sink: string, epoch: string): EpochState | undefined {
-    return this.#take(`epoch ${keyOf(sink, epoch)}`, this.#epochs.has(keyOf(sink, epoch)));
+    return this.#take(`epoch ${keyOf(sink, epoch)}`, this.#epochs.has(keyOf(sink, epoch))) as
+      EpochState | undefined;
   }
 
   chain(sink: string): ReturnType<KeptStates['chain']> {
-    return this.#take(`chain ${sink}`, this.#chains.has(sink));
+    return this.#take(`chain ${sink}`, this.#chains.has(sink)) as ReturnType<KeptStates['chain']>;
   }
 
   session(session: string): SessionState | undefined {
-    return this.#take(`session ${session}`, this.#sessions.has(session));
+    return this.#take(`session ${session}`, this.#sessions.has(session)) as SessionState | undefined;
   }
 
   knowsEpoch(sink: string, epoch: string): boolean {
@@ -489,9 +490,9 @@ class Kept implements KeptStates {
     this.#states.clear();
   }
 
-  #take<State>(key: string, asked: boolean): State | undefined {
+  #take(key: string, asked: boolean): unknown {
     if (!asked) throw new CoverageError('state', `${key} was not read before it was needed`);
-    const state = this.#states.get(key) as State | undefined;
+    const state = this.#states.get(key);
     this.#states.delete(key);
     return state;
   }

@@ -14,8 +14,8 @@ const LEAVE_MS = 15_000;
 async function run(config: WorkerProcessConfig): Promise<void> {
   const log = createLogger('worker', config.logLevel);
   let state = 'starting';
-  let accountant: Accountant | undefined;
-  const health = await serveHealth(config.healthPort, () => (state === 'ok' ? accountant?.trouble : state));
+  let trouble = (): string | undefined => undefined;
+  const health = await serveHealth(config.healthPort, () => (state === 'ok' ? trouble() : state));
   const database = openDatabase(config.database, { role: config.role, size: config.pool });
   const store = new AccountStore(config.database, { role: config.role, size: config.pool });
   const collector = new NatsCollector(config.nats, config.collectorTimeoutMs);
@@ -40,7 +40,8 @@ async function run(config: WorkerProcessConfig): Promise<void> {
     abortOnError: false,
   });
 
-  accountant = app.get(Accountant);
+  const accountant = app.get(Accountant);
+  trouble = () => accountant.trouble;
   let leaving: Promise<void> | undefined;
   const leave = () =>
     (leaving ??= (async () => {

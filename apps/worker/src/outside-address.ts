@@ -1,4 +1,4 @@
-import { type LookupAddress, type LookupOptions, lookup as systemLookup } from 'node:dns';
+import { type LookupAddress, lookup as systemLookup } from 'node:dns';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 
 const INSIDE_V4: readonly [string, number][] = [
@@ -52,7 +52,7 @@ export function isOutside(address: string): boolean {
 
 /** Resolves names to addresses outside only: what is connected to is what was looked at. */
 export const outsideLookup: LookupFunction = (hostname, options, callback): void => {
-  systemLookup(hostname, { ...(options as LookupOptions), all: true }, (error, found: LookupAddress[]) => {
+  systemLookup(hostname, { ...options, all: true }, (error, found: LookupAddress[]) => {
     if (error) {
       callback(error, '', 0);
       return;
@@ -60,7 +60,7 @@ export const outsideLookup: LookupFunction = (hostname, options, callback): void
     const outside = found.filter(({ address }) => isOutside(address));
     const [first] = outside;
     if (first === undefined) callback(new InsideAddress(), '', 0);
-    else if ((options as LookupOptions).all === true) callback(null, outside);
+    else if (options.all === true) callback(null, outside);
     else callback(null, first.address, first.family);
   });
 };

@@ -55,7 +55,7 @@ class OwnThread implements StartedWorker {
   async close(): Promise<void> {
     this.#closing = true;
     clearTimeout(this.#again);
-    this.#thread.postMessage({ stop: true } satisfies ToThread);
+    this.#thread.postMessage({ stop: true } satisfies ToThread, []);
     await this.#ended;
   }
 
@@ -87,7 +87,7 @@ class OwnThread implements StartedWorker {
     } catch (error) {
       message = { failed: ask, message: error instanceof Error ? error.message : String(error) };
     }
-    thread.postMessage(message);
+    thread.postMessage(message, []);
   }
 
   /** What is bytes here is an array of bytes on the way. */

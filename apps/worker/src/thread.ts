@@ -16,13 +16,12 @@ const asked = new Map<number, { resolve: (outcome: never) => void; reject: (erro
 let next = 0;
 
 function ask<Verb extends keyof WorkerCollector>(verb: Verb): WorkerCollector[Verb] {
-  const asking = (request: unknown): Promise<never> =>
+  return (request: unknown): Promise<never> =>
     new Promise((resolve, reject) => {
       const id = next++;
       asked.set(id, { resolve, reject });
       send({ ask: id, verb, request });
     });
-  return asking as unknown as WorkerCollector[Verb];
 }
 
 const log = createLogger('belay', logLevel, { write: (line) => send({ line }) });

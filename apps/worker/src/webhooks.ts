@@ -15,7 +15,8 @@ const ATTEMPT_MS = 15_000;
 /** For how long nobody else sends a message that this worker has. */
 const CLAIM_MS = 60_000;
 /** Pauses after the first failures, in seconds; the last one is repeated until the message is a day old. */
-const PAUSES = [5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400, 28_800];
+const PAUSES = [5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400];
+const LAST_PAUSE = 28_800;
 const GIVEN_UP_MS = 24 * 3_600_000;
 /** Bytes of an answer that are read. What it says is not looked at, only its status. */
 const ANSWER_BYTES = 4_096;
@@ -96,7 +97,7 @@ export class Webhooks {
   #next({ created, attempts }: Delivery, { status, error }: Attempt): Attempted {
     const now = this.#parts.now();
     if (status !== undefined && status >= 200 && status < 300) return { status, delivered: new Date(now) };
-    const pause = (PAUSES[attempts - 1] ?? (PAUSES.at(-1) as number)) * 1_000;
+    const pause = (PAUSES[attempts - 1] ?? LAST_PAUSE) * 1_000;
     const due = now + pause * (0.9 + 0.2 * this.#parts.random());
     const isOver = due > created.getTime() + GIVEN_UP_MS || status === 410;
     return { status, error: error ?? `answered ${status}`, ...(isOver ? {} : { due: new Date(due) }) };
@@ -113,7 +114,7 @@ interface Attempt {
 }
 
 /** The signature of a message: Standard Webhooks, symmetric. */
-export function signMessage(secret: Buffer, id: string, seconds: number, body: string): string {
+function signMessage(secret: Buffer, id: string, seconds: number, body: string): string {
   return `v1,${createHmac('sha256', secret).update(`${id}.${seconds}.${body}`).digest('base64')}`;
 }
 

@@ -7,7 +7,7 @@ const LEASE_MS = 20_000;
 const BEAT_MS = 500;
 
 /** The job is to end: nobody wants it any more, somebody else has it, or this worker leaves. */
-export class Stopped extends Error {
+class Stopped extends Error {
   readonly why: 'cancelled' | 'lost' | 'leaving';
 
   constructor(why: Stopped['why']) {

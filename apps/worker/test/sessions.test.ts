@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { verifyExport } from '@belay/export';
+import type { Response } from 'supertest';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ServeService, startServe } from '../../../test/harness/serve.js';
 import { StatingSink } from '../../../test/harness/stating-sink.js';
@@ -175,7 +176,7 @@ describe('a period', () => {
   });
 });
 
-function binary(response: NodeJS.ReadableStream, done: (error: null, body: Buffer) => void): void {
+function binary(response: Response, done: (error: Error | null, body: Buffer) => void): void {
   const parts: Buffer[] = [];
   response.on('data', (part: Buffer) => parts.push(part));
   response.on('end', () => done(null, Buffer.concat(parts)));

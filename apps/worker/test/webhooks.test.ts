@@ -101,7 +101,7 @@ describe('a message to a webhook', () => {
     await webhooks.idle();
     expect(seen).toHaveLength(1);
     const { headers, body } = seen[0] as (typeof seen)[number];
-    const signed = `${id}.${headers['webhook-timestamp']}.${body}`;
+    const signed = `${id}.${String(headers['webhook-timestamp'])}.${body}`;
     expect(headers).toMatchObject({
       'webhook-id': id,
       'webhook-signature': `v1,${createHmac('sha256', secret).update(signed).digest('base64')}`,

@@ -1,0 +1,218 @@
+import { AccountStore, openPool } from '@belay/db';
+import { createGateway, GATEWAY_DEFAULTS } from '@belay/gateway';
+import { Accountant, Evaluator, Publisher, type WorkerCollector } from '@belay/worker';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { checkAccounts } from '../../../test/harness/account-check.js';
+import { openParts, type Parts, source } from '../../../test/harness/parts.js';
+import { StatingSink } from '../../../test/harness/stating-sink.js';
+import { Tenant } from '../../../test/harness/tenant.js';
+
+let parts: Parts;
+let pool: ReturnType<typeof openPool>;
+let store: AccountStore;
+let close: () => Promise<void>;
+let tenant: Tenant;
+let proxy: StatingSink;
+let made = 0;
+
+beforeAll(async () => {
+  parts = await openParts();
+  pool = openPool(parts.connection);
+  store = new AccountStore(parts.connection, { role: 'belay_worker', size: 8 });
+  const gateway = await createGateway({
+    config: { ...GATEWAY_DEFAULTS, port: 0, webhookPrivate: true },
+    collector: parts.collector.service,
+    reader: parts.reader,
+    log: parts.log,
+    source,
+  });
+  const url = await gateway.listen();
+  close = () => gateway.close();
+  tenant = await Tenant.create({ url, operatorKey: parts.operatorKey, logs: parts.logs, close }, 'acme');
+  proxy = (await StatingSink.declare(tenant, 'proxy')).open();
+  await tenant
+    .asAdmin('post', tenant.path('/webhooks'))
+    .send({ url: 'http://127.0.0.1:9/', events: ['session.settled', 'session.incomplete'] })
+    .expect(201);
+});
+afterAll(async () => {
+  await close?.();
+  await store?.close();
+  await pool?.end();
+  await parts?.close();
+});
+
+/** A worker of its own, with memory of its own; `over` stands between it and the collector. */
+function worker(over: Partial<WorkerCollector> = {}, later = 0): Accountant {
+  const { service } = parts.collector;
+  const collector: WorkerCollector = {
+    checkpoint: (log) => service.checkpoint(log),
+    record: (request) => service.record(request),
+    issue: (request) => service.issue(request),
+    signExport: (request) => service.signExport(request),
+    ...over,
+  };
+  const now = (): number => Date.now() + later;
+  const common = { reader: parts.workerReader, collector, now, log: parts.log };
+  const evaluator = new Evaluator({ ...common, publisher: new Publisher(common) });
+  return new Accountant({ store, evaluator, now, log: parts.log });
+}
+
+async function talk(): Promise<string> {
+  const session = `run-${++made}`;
+  const call = `hmac-sha256:${made.toString(16).padStart(64, '0')}`;
+  proxy
+    .say('session.open', { session })
+    .say('call', { session, call, match: call, attrs: { tool: 'a' } })
+    .stated('session.close', { session });
+  await proxy.send();
+  return session;
+}
+
+/** Sweeps until a session is not dirty, and returns its row. */
+async function looked(accountant: Accountant, session: string): Promise<Record<string, unknown>> {
+  let row: Record<string, unknown> = {};
+  await expect
+    .poll(async () => {
+      await accountant.sweep().catch(() => undefined);
+      row = (await pool.query('select * from sessions where session = $1', [session])).rows[0] as typeof row;
+      return row?.['receipt'] != null && row['dirty'] === null;
+    })
+    .toBe(true);
+  return row;
+}
+
+/** Entries of the log, and deliveries, that are about a session. */
+async function said(session: string): Promise<{ stated: number; issued: number; deliveries: number }> {
+  const count = async (text: string): Promise<number> =>
+    ((await pool.query(text, [session])).rows[0] as { n: number }).n;
+  const entries = `select count(*) as n from entries where convert_from(line, 'UTF8') like '%"kind":"KIND"%'
+    and convert_from(line, 'UTF8') like '%"session":"' || $1 || '"%'`;
+  return {
+    stated: await count(entries.replace('KIND', 'coverage.stated')),
+    issued: await count(entries.replace('KIND', 'receipt.issued')),
+    deliveries: await count(
+      `select count(*) as n from deliveries where body like '%"session":"' || $1 || '"%'`,
+    ),
+  };
+}
+
+describe('a worker that dies', () => {
+  it('after a statement was recorded: the statement is found again', async () => {
+    const session = await talk();
+    const dying = worker({
+      issue: () => Promise.reject(new Error('died before the receipt was asked for')),
+    });
+    await expect(dying.sweep()).rejects.toThrow('died');
+    expect(await said(session)).toEqual({ stated: 1, issued: 0, deliveries: 0 });
+    await looked(worker(), session);
+    expect(await said(session)).toEqual({ stated: 1, issued: 1, deliveries: 1 });
+  });
+
+  it('after a receipt was issued: it is not issued again, and is told of once', async () => {
+    const session = await talk();
+    const dying = worker({
+      issue: async (request) => {
+        await parts.collector.service.issue(request);
+        throw new Error('died before the answer came');
+      },
+    });
+    await expect(dying.sweep()).rejects.toThrow('died');
+    expect(await said(session)).toEqual({ stated: 1, issued: 1, deliveries: 0 });
+    const row = await looked(worker(), session);
+    expect(row).toMatchObject({ disposition: 'unverified', coverage: 'complete' });
+    expect(await said(session)).toEqual({ stated: 1, issued: 1, deliveries: 1 });
+  });
+});
+
+describe('what is kept', () => {
+  it.each([
+    ['epoch_states', `update epoch_states set state = '{"v":2}'`],
+    ['sink_states', `update sink_states set state = '{"v":1,"links":7}'`],
+    ['sessions', `update sessions set state = '[]', due = now()`],
+    ['reconciled', `update reconciled set state = '{"v":9}'`],
+  ])('in %s is made again from the entries where it is damaged', async (_table, damage) => {
+    const before = await talk();
+    await looked(worker(), before);
+    const { rows } = await pool.query('select id from receipts order by index');
+    await pool.query(damage);
+    const session = await talk();
+    const accountant = worker();
+    await looked(accountant, session);
+    await looked(accountant, before);
+    expect(await checkAccounts(parts.connection)).toEqual([]);
+    // What had a receipt comes to the same: only the new session has one more.
+    const after = await pool.query('select id from receipts order by index');
+    expect(after.rows).toHaveLength(rows.length + 1);
+  });
+
+  it('is the same with two workers at once', async () => {
+    const two = [worker(), worker()];
+    const sessions: string[] = [];
+    let isSending = true;
+    const sweeping = two.map(async (one) => {
+      while (isSending) await one.sweep();
+    });
+    for (let at = 0; at < 10; at++) sessions.push(await talk());
+    isSending = false;
+    await Promise.all(sweeping);
+    for (const session of sessions) {
+      await looked(two[0] as Accountant, session);
+      expect(await said(session)).toEqual({ stated: 1, issued: 1, deliveries: 1 });
+    }
+    expect(await checkAccounts(parts.connection)).toEqual([]);
+  });
+});
+
+describe('time alone', () => {
+  it('makes a sink silent that is required and says nothing, and its epoch unclosed at last', async () => {
+    const other = await StatingSink.declare(tenant, 'other');
+    const session = await talk();
+    await expect
+      .poll(async () => {
+        await worker().sweep();
+        return (
+          (await pool.query('select coverage from sessions where session = $1', [session])).rows[0] as {
+            coverage: string;
+          }
+        ).coverage;
+      })
+      .toBe('open');
+    const row = await looked(worker({}, 125_000), session);
+    expect(row).toMatchObject({ disposition: 'incomplete', coverage: 'silent' });
+    expect(await said(session)).toMatchObject({ issued: 1, deliveries: 2 });
+
+    // The epoch says no more either: a statement of that is in the log, and a later one when its close is overdue.
+    const stated = async (): Promise<unknown> =>
+      (
+        (await pool.query('select stated_status as s from epoch_states where epoch = $1', [proxy.epoch]))
+          .rows[0] as {
+          s: unknown;
+        }
+      ).s;
+    await expect
+      .poll(async () => {
+        await worker({}, 200_000).sweep();
+        return stated();
+      })
+      .toBe('silent');
+    await expect
+      .poll(async () => {
+        await worker({}, 4_000_000).sweep();
+        return stated();
+      })
+      .toBe('unclosed');
+    // It speaks again, and the session is what it was but for the one sink that never spoke.
+    await other.open().say('session.open', { session }).stated('session.close', { session }).send();
+    await expect
+      .poll(async () => {
+        await worker().sweep();
+        return (
+          (await pool.query('select disposition from sessions where session = $1', [session])).rows[0] as {
+            disposition: string;
+          }
+        ).disposition;
+      })
+      .toBe('unverified');
+  });
+});
