@@ -366,7 +366,7 @@ async function demo(): Promise<void> {
       () => drive({ ...usual, options: [...boundary, '--attest-first=10000'], session: honest }),
     );
     const gone = await step(
-      `wednesday: ${hushed.calls.length} calls, no network; one line is taken out before it is sent`,
+      `wednesday: ${hushed.calls.length} calls, no network; a line is taken out before it is sent`,
       async () => {
         await backgroundEnded(state, project.origin, false);
         const offline = { ...own, BELAY_URL: 'http://127.0.0.1:9' };
