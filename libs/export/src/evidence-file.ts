@@ -105,6 +105,11 @@ export class StatedFinder {
   #rest: Buffer = Buffer.alloc(0);
   #skip = 0;
 
+  /** Bytes that wait for the next block: never more than two entries. */
+  get kept(): number {
+    return this.#rest.length;
+  }
+
   push(block: Buffer): void {
     const bytes = this.#rest.length === 0 ? block : Buffer.concat([this.#rest, block]);
     let from = this.#skip;
@@ -112,11 +117,17 @@ export class StatedFinder {
     for (;;) {
       const hit = bytes.indexOf(NEEDLE, from);
       if (hit < 0) break;
-      const end = bytes.indexOf(LF, hit);
-      if (end < 0) {
+      const length = bytes.subarray(hit, hit + LONGEST).indexOf(LF);
+      if (length < 0) {
+        if (bytes.length - hit >= LONGEST) {
+          // In no line of an entry. To wait for its end could be to keep the rest of the file.
+          from = hit + NEEDLE.length;
+          continue;
+        }
         whole = hit;
         break;
       }
+      const end = hit + length;
       this.#take(bytes, bytes.lastIndexOf(LF, hit) + 1, end);
       from = end;
     }
