@@ -104,12 +104,12 @@ export class Accountant {
       return (
         (await this.#inTurn(log, async (turn, lane) => {
           const until = this.#parts.now() + TURN_MS;
-          const isReached = await this.#reconcile(turn, lane, until);
-          if (!isReached) return true;
-          while (await this.#parts.evaluator.look(turn, lane)) {
+          for (;;) {
+            const isReached = await this.#reconcile(turn, lane, until);
+            if (!isReached) return true;
+            if (!(await this.#parts.evaluator.look(turn, lane))) return lane.size < (await turn.size());
             if (this.#parts.now() > until) return true;
           }
-          return lane.size < (await turn.size());
         })) ?? false
       );
     } finally {

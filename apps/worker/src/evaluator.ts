@@ -45,6 +45,8 @@ const ISSUED_AT_ONCE = 16;
  * and the statement has to fit a request.
  */
 const MAX_SESSION_ENTRIES = 250_000;
+/** Time after which no further session is begun with: what came meanwhile has to be reconciled too. */
+const SLICE_MS = 300;
 const A_MOMENT_MS = 1_000;
 const A_WHILE_MS = 10 * 60_000;
 /** Entries of a session judged within a second or so: the more it has, the longer it waits to be judged again. */
@@ -151,7 +153,9 @@ export class Evaluator {
     let bytes = 0;
     const plain: SessionOutcome[] = [];
     const webhooks = await turn.webhooks();
+    const began = performance.now();
     for (const row of rows) {
+      if (!force && performance.now() - began > SLICE_MS) break;
       const now = new Date(this.#parts.now());
       const asOf = asOfNow(lane, now);
       const statement = lane.coverage.sessionStatement(row.session, asOf);
@@ -160,16 +164,33 @@ export class Evaluator {
         plain.push(coverageOnly(row, statement, due));
         continue;
       }
-      const facts = await this.#derive(turn, lane, row, asOf);
+      let facts: SessionFacts | undefined;
+      let last: ReceiptRow | undefined;
+      let isNews: boolean;
+      try {
+        facts = await this.#derive(turn, lane, row, asOf);
+        last = await turn.lastReceipt(`session:${row.session}`);
+        isNews =
+          facts !== undefined &&
+          (last === undefined
+            ? force || facts.judgement.disposition.status !== 'open'
+            : !isSame(facts, last, turn));
+      } catch (error) {
+        // One session that can't be judged must not keep the others from it.
+        const { session } = row;
+        this.#parts.log.error({ err: error, origin: turn.log.origin, session }, 'a session was not judged');
+        await turn.postpone(lane.fence, [session], new Date(now.getTime() + A_WHILE_MS));
+        left.push(session);
+        continue;
+      }
       if (facts === undefined) {
         plain.push(coverageOnly(row, statement, new Date(now.getTime() + A_WHILE_MS)));
         continue;
       }
-      const last = await turn.lastReceipt(`session:${row.session}`);
-      const status = facts.judgement.disposition.status;
-      if (last === undefined ? status === 'open' && !force : isSame(facts, last, turn)) {
+      if (!isNews) {
         // Of one that is judged again and again while it goes on, the next time is later the longer it takes.
-        const pause = status === 'open' ? (facts.evidence.entries / ENTRIES_A_SECOND) * 1_000 : 0;
+        const isOpen = facts.judgement.disposition.status === 'open';
+        const pause = isOpen ? (facts.evidence.entries / ENTRIES_A_SECOND) * 1_000 : 0;
         plain.push(this.#outcome(turn, webhooks, row, facts, last, later(due, now, pause)));
         continue;
       }

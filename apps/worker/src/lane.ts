@@ -378,34 +378,41 @@ export class Lane {
     for (const { sink, epoch, state, stated } of await turn.epochs(missing)) {
       this.#kept.putEpoch(sink, epoch, state);
       this.#stated.set(keyOf(sink, epoch), stated);
-      reading(`epoch ${epoch} of ${sink}`, () => this.coverage.epoch(sink, epoch));
+      this.#reading(state, { sink, epoch }, () => this.coverage.epoch(sink, epoch));
     }
   }
 
   async #loadChains(turn: AccountTurn, sinks: readonly string[]): Promise<void> {
     for (const { sink, state } of await turn.chains(this.#kept.missingChains(sinks))) {
       this.#kept.putChain(sink, state);
-      reading(`chain of ${sink}`, () => this.coverage.chain(sink));
+      this.#reading(state, { sink }, () => this.coverage.chain(sink));
     }
   }
 
   async #loadSessions(turn: AccountTurn, sessions: readonly string[]): Promise<void> {
     for (const { session, state } of await turn.sessions(this.#kept.missingSessions(sessions))) {
       this.#kept.putSession(session, state);
-      reading(`session ${session}`, () => this.coverage.session(session));
+      this.#reading(state, { session }, () => this.coverage.session(session));
+    }
+  }
+
+  /** A state has to say itself what it is of, and to be one that can be gone on from. */
+  #reading(state: unknown, of: Readonly<Record<string, string>>, read: () => unknown): void {
+    const what = Object.values(of).join(' ');
+    const given = state as Readonly<Record<string, unknown>> | null;
+    const expected = Object.entries({ ...of, log: this.coverage.log });
+    if (given?.['v'] !== 1 || expected.some(([key, value]) => given[key] !== value)) {
+      throw new DamagedState(what, new Error('not a state of version 1 of this'));
+    }
+    try {
+      read();
+    } catch (error) {
+      throw new DamagedState(what, error);
     }
   }
 }
 
 const keyOf = (sink: string, epoch: string): string => `${sink} ${epoch}`;
-
-function reading(what: string, read: () => unknown): void {
-  try {
-    read();
-  } catch (error) {
-    throw new DamagedState(what, error);
-  }
-}
 
 /**
  * Stored states on their way into memory. Whether there is one has to be asked of the database before it is needed: a
