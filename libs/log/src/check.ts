@@ -5,6 +5,7 @@ import {
   type EntryMaker,
   keyFingerprint,
   parseEntry,
+  type ReceiptIssued,
 } from '@belay/envelope';
 import { CompactRange, EMPTY_ROOT, type Hash, leafHash, TILE_WIDTH } from '@belay/merkle';
 import { formatVkey, ed25519Verifier, openCheckpoint } from '@belay/note';
@@ -63,8 +64,8 @@ export interface CheckOptions {
 /**
  * Checks a whole log against itself: entries dense and well formed, runs exact, seqs unique, conflicts real, times
  * never backwards, nothing late without a close before it, tokens used only between their issue and their revocation,
- * state rows equal to what the entries say, statements stored as they were recorded, receipts of a session or period
- * each after the last, full tiles, head and frontier equal to the recomputed tree, every checkpoint signed and
+ * state rows equal to what the entries say, statements and receipts stored as they were recorded, receipts of a session
+ * or period each after the last, full tiles, head and frontier equal to the recomputed tree, every checkpoint signed and
  * consistent, the anchor not ahead. Memory: O(tokens + sinks + epochs + labels + sessions with a receipt + one chunk).
  * Reads a log that may grow meanwhile up to the head it found first.
  *
@@ -294,6 +295,7 @@ class Check {
         return;
       case 'receipt.issued': {
         const { scope, receipt, supersedes } = statement;
+        await this.#issuedAs(statement, index);
         if (scope.type !== 'session' && scope.type !== 'period') return;
         const last = this.#issued.get(scopeText(scope));
         if (supersedes !== last)
@@ -305,6 +307,15 @@ class Check {
         this.#issued.set(scopeText(scope), receipt);
       }
     }
+  }
+
+  async #issuedAs({ receipt, scope, asOf }: ReceiptIssued, index: number): Promise<void> {
+    const stored = await this.#store.receipt(this.#log, scopeText(scope), asOf);
+    if (!stored) this.#add('receipt', `the receipt ${receipt} is not stored`, index);
+    else if (stored.index !== index || `sha256:${stored.digest.toString('hex')}` !== receipt)
+      this.#add('receipt', `the row of the receipt of ${scopeText(scope)} is of another`, index);
+    else if (!createHash('sha256').update(stored.bytes).digest().equals(stored.digest))
+      this.#add('receipt', `what is stored as ${receipt} has another digest`, index);
   }
 
   async #stated({ statement, size }: CoverageStated, index: number): Promise<void> {

@@ -279,6 +279,23 @@ describe('receipts of a session or a period', () => {
     await mustBeSound(setup);
   });
 
+  it('that were damaged or lost in the database are found', async () => {
+    const store = new MemoryLogStore();
+    const setup = await setUp(store);
+    await issue(setup, 1);
+    await issue(setup, 1, undefined, { ...SCOPE, session: 'run-2' });
+    await issue(setup, 1, undefined, { type: 'event', index: 2 });
+    await mustBeSound(setup);
+    const { receipts: rows } = store.raw(setup.log);
+    rows[0] = { ...(rows[0] as StoredReceipt), bytes: 'another' };
+    rows[1] = { ...(rows[1] as StoredReceipt), digest: Buffer.alloc(32) };
+    rows.pop();
+    const found = await mustBeSound(setup).catch((error: Error) => error.message);
+    for (const message of ['has another digest', 'session:run-2 is of another', 'is not stored']) {
+      expect(found).toContain(message);
+    }
+  });
+
   it('leave the remembered tokens and sinks as they are', async () => {
     const store = new MemoryLogStore();
     const setup = await setUp(store);

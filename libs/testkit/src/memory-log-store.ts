@@ -180,6 +180,7 @@ export class MemoryLogStore implements LogStore {
     readonly policies: Map<number, LogPolicy>;
     readonly labels: StoredLabel[];
     readonly statements: Map<string, StoredStatement>;
+    readonly receipts: StoredReceipt[];
   } {
     return this.#of(log);
   }
