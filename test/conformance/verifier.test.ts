@@ -2,35 +2,35 @@
  * The second verifier, infra/verifier/verify.py, comes to what the packages come to, byte for byte: statements and
  * judgements of histories at random, and verdicts on exports, good ones and ones that were tampered with.
  */
-import { spawn, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { LogCoverage, type SentEntry } from '@belay/coverage';
-import { canonical, entryBytes, collectorLine, parseEntry } from '@belay/envelope';
+import { LogCoverage } from '@belay/coverage';
+import { canonical, parseEntry } from '@belay/envelope';
 import { EXPORT_CHECKS, verifyExport } from '@belay/export';
 import { deriveSession, type Pins, Standing } from '@belay/receipt';
 import { EXAMPLE_SESSIONS, exampleLog } from '@belay/testkit/export';
-import { KEY, ORIGIN } from '../../libs/receipt/test/sample.js';
-import { accountOf, again, repacked, SCRIPT, write } from './verifier/exports.js';
+import {
+  askOfExports,
+  askOfLogs,
+  type LogQuestion,
+  python,
+  SECOND_VERIFIER,
+} from '@belay/testkit/second-verifier';
+import { accountOf, again, KEY, repacked, SCRIPT, write } from './verifier/exports.js';
 import { forgeries, lies, repackings } from './verifier/forgeries.js';
 import { ed25519Signer } from '@belay/note';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { worldOf, worlds } from '../../libs/coverage/test/world.js';
-import { type History, historyOf, scripts } from './verifier/histories.js';
+import { historyOf, scripts } from './verifier/histories.js';
 
-const VERIFY = fileURLToPath(new URL('../../infra/verifier/verify.py', import.meta.url));
-const CORE = fileURLToPath(new URL('verifier/core.py', import.meta.url));
-/** Where it is, so that it is found without a PATH. */
-const python = spawnSync('python3', ['-c', 'import sys; print(sys.executable)'], {
-  encoding: 'utf8',
-}).stdout.trim();
+const PYTHON = python();
+const ORIGIN = 'belay.example/acme/agents';
 const runs = Number(process.env['BELAY_RUNS'] ?? 250);
 
 /** What the packages say, as the JSON that the Python side writes. */
-function told({ log, entries, asks }: History): string[] {
+function told({ log, entries, asks }: LogQuestion): string[] {
   const coverage = new LogCoverage({ log });
   const standing = new Standing();
   return asks.map(({ size, time }) => {
@@ -74,34 +74,9 @@ function told({ log, entries, asks }: History): string[] {
   });
 }
 
-/** What `verify.py` says of the same, in one process. */
-async function toldByPython(histories: readonly History[]): Promise<string[][]> {
-  const questions = histories.map(({ log, entries, asks }) => ({
-    log,
-    entries: entries.map((entry) => entry.toString('base64')),
-    asks,
-  }));
-  return (await ask(questions)) as string[][];
-}
-
-async function ask(questions: readonly object[]): Promise<unknown[]> {
-  const child = spawn(python, [CORE, VERIFY], { stdio: ['pipe', 'pipe', 'inherit'] });
-  const chunks: Buffer[] = [];
-  child.stdout.on('data', (chunk: Buffer) => chunks.push(chunk));
-  const ended = new Promise<number | null>((resolve, reject) => {
-    child.on('error', reject);
-    child.on('close', resolve);
-  });
-  for (const question of questions) child.stdin.write(`${JSON.stringify(question)}\n`);
-  child.stdin.end();
-  expect(await ended).toBe(0);
-  const lines = Buffer.concat(chunks).toString().split('\n').slice(0, -1);
-  return lines.map((line) => JSON.parse(line) as unknown);
-}
-
 /** Compares the two, and returns what they say. */
-async function agree(histories: readonly History[]): Promise<string[]> {
-  const found = await toldByPython(histories);
+async function agree(histories: readonly LogQuestion[]): Promise<string[]> {
+  const found = await askOfLogs(histories);
   expect(found).toHaveLength(histories.length);
   return histories.flatMap((history, n) => {
     const right = told(history);
@@ -113,35 +88,6 @@ async function agree(histories: readonly History[]): Promise<string[]> {
     return right;
   });
 }
-
-function asHistory(sent: readonly SentEntry[], later: number): History {
-  const entries = sent.map(({ line, body }) => {
-    const { v: _, ...fields } = line;
-    return entryBytes(collectorLine(fields), body);
-  });
-  const last = Date.parse(sent.at(-1)?.line.received ?? '2026-01-01T00:00:00.000Z');
-  const size = entries.length;
-  const asks = [Math.ceil(size / 2), size].map((part, i) => ({
-    size: part,
-    time: i === 0 ? (sent[part - 1]?.line.received as string) : new Date(last + later * 1_000).toISOString(),
-  }));
-  return { log: sent[0]?.line.log as string, entries, asks };
-}
-
-test('statements on epochs and sinks whose lines were lost, reordered, forged, given up', async () => {
-  for (const honest of [true, false]) {
-    const made = fc.sample(fc.tuple(worlds(honest), fc.integer({ min: 0, max: 8_000 })), runs);
-    const histories = made
-      .map(([script, later]) =>
-        asHistory(
-          worldOf(script).arrivals.map(({ entry }) => entry),
-          later,
-        ),
-      )
-      .filter(({ entries }) => entries.length > 0);
-    await agree(histories);
-  }
-});
 
 test('statements, authority and disposition of sessions, whatever sinks, verifiers, auditors and admins do', async () => {
   const dispositions = new Set<string>();
@@ -176,10 +122,7 @@ describe('exports', () => {
       pins,
       now: Date.parse(now),
     }));
-    const found = (await ask(asked.map(({ pins, ...rest }) => ({ ...rest, ...pins })))) as {
-      verdict: string;
-      checks: [name: string, status: string, detail: string][];
-    }[];
+    const found = await askOfExports(asked.map(({ pins, ...rest }) => ({ ...pins, ...rest })));
     for (const [n, { export: path, pins, now }] of asked.entries()) {
       const { report } = await verifyExport(path, { ...pins, now: new Date(now) });
       const right = report.checks.filter(({ name }) => name !== 'report');
@@ -344,7 +287,7 @@ describe('exports', () => {
     const bad = at('line-bad.zip');
     writeFileSync(bad, readFileSync(path).subarray(1));
     const run = (args: readonly string[], env = process.env): { code: number | null; out: string } => {
-      const { status, stdout } = spawnSync(python, [VERIFY, ...args], { encoding: 'utf8', env });
+      const { status, stdout } = spawnSync(PYTHON, [SECOND_VERIFIER, ...args], { encoding: 'utf8', env });
       return { code: status, out: stdout };
     };
     const { vkey } = world.signer;

@@ -3,8 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { finished } from 'node:stream/promises';
 import { crc32 } from 'node:zlib';
 import { formatStatement, LogCoverage } from '@belay/coverage';
-import { canonical, type CollectorBody } from '@belay/envelope';
-import { privateKeyObject, rawPublicKey } from '@belay/keys';
+import { canonical, type CollectorBody, type LogGenesis } from '@belay/envelope';
 import {
   buildExport,
   type ExportManifest,
@@ -14,7 +13,7 @@ import {
   parseManifest,
 } from '@belay/export';
 import { CompactRange, leafHash } from '@belay/merkle';
-import { ackName, formatCheckpoint, formatVkey, signNote } from '@belay/note';
+import { formatCheckpoint, signNote } from '@belay/note';
 import {
   derivePeriod,
   deriveSession,
@@ -29,10 +28,14 @@ import {
   Standing,
 } from '@belay/receipt';
 import type { SessionLog } from '@belay/testkit';
-import { KEY, ORIGIN, SEED, signer, X5C } from '../../../libs/receipt/test/sample.js';
+import { ExportLog } from '@belay/testkit/export';
 import { Course, type Script } from './histories.js';
 
-const PROJECT = { id: 'prj_01kdvdna00040g2081040g2081', name: 'Agents' };
+const ORIGIN = 'belay.example/acme/agents';
+const { signer, x5c: X5C, log: BEGUN } = await ExportLog.create();
+export const KEY = signer.vkey;
+const GENESIS = (BEGUN.entries[0] as { readonly statement: LogGenesis }).statement;
+const PROJECT = { id: GENESIS.project, name: GENESIS.name };
 const LOG = { origin: ORIGIN, vkey: KEY, x5c: X5C };
 
 export const sha256 = (bytes: Buffer): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
@@ -65,17 +68,7 @@ export class Account {
 
   constructor(policy: unknown) {
     this.course = new Course(policy, (log) => {
-      log.state({
-        kind: 'log.genesis',
-        v: 1,
-        log: ORIGIN,
-        vkey: KEY,
-        ackKey: formatVkey(ackName(ORIGIN), rawPublicKey(privateKeyObject(SEED))),
-        project: PROJECT.id,
-        name: PROJECT.name,
-        x5c: X5C.map(sha256),
-        policy: {},
-      });
+      log.state(GENESIS);
     });
   }
 

@@ -1,12 +1,6 @@
 import { keyed, type LogSink, SessionLog } from '@belay/testkit';
+import type { LogQuestion } from '@belay/testkit/second-verifier';
 import fc from 'fast-check';
-
-/** A log as bytes, and the sizes and times that it is asked about. */
-export interface History {
-  readonly log: string;
-  readonly entries: readonly Buffer[];
-  readonly asks: readonly { readonly size: number; readonly time: string }[];
-}
 
 const SESSIONS = ['run-1', 'run-2'] as const;
 const CALLS = ['a', 'b', 'c'] as const;
@@ -316,7 +310,7 @@ export class Course {
 }
 
 /** Runs a script: a log of several sinks, good and bad, of sessions, verdicts, labels, policies. */
-export function historyOf({ policy, good, acts, later, cut, tidy }: Script): History {
+export function historyOf({ policy, good, acts, later, cut, tidy }: Script): LogQuestion {
   const course = new Course(policy);
   if (good > 0) course.honest(good, 'run-1');
   for (const each of acts) course.do(each);
