@@ -108,8 +108,13 @@ export class Evaluator {
   async judge(turn: AccountTurn, lane: Lane, names: readonly string[]): Promise<string[]> {
     const left: string[] = [];
     for (let at = 0; at < names.length; at += AT_ONCE) {
-      const rows = await turn.sessions(names.slice(at, at + AT_ONCE));
-      left.push(...(await this.#evaluate(turn, lane, rows, true)));
+      const now = this.#parts.now();
+      const rows = (await turn.sessions(names.slice(at, at + AT_ONCE))).filter(
+        // The others have a receipt, and nothing came and no time passed that could make it another one.
+        ({ receipt, dirty, due }) =>
+          receipt === null || dirty !== null || (due !== null && due.getTime() <= now),
+      );
+      if (rows.length > 0) left.push(...(await this.#evaluate(turn, lane, rows, true)));
     }
     return left;
   }
