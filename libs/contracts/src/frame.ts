@@ -278,16 +278,22 @@ export async function decodeRecord(frame: Buffer): Promise<RecordRequest> {
   const size = lengths.reduce((sum, length) => sum + length, 0);
   if (bodies.length !== lengths.length) throw new FrameError('bodies and lengths differ');
   if (lengths.length > MAX_RECORD_STATEMENTS || size > MAX_RECORD_BYTES) throw new FrameError('too much');
-  let all: Buffer;
-  try {
-    all = await promisify<Buffer, { maxOutputLength: number }, Buffer>(inflate)(rest, {
-      maxOutputLength: Math.max(size, 1),
-    });
-  } catch {
-    throw new FrameError('the statements are not as long as it says, or not deflated');
-  }
+  const all = await inflated(rest, size);
   const parts = cut(all, lengths, 'statements');
   return { project, statements: bodies.map((body, i) => ({ body, bytes: parts[i] as Buffer })) };
+}
+
+/** Throws FrameError unless all of `deflated` is one stream of `size` bytes. */
+function inflated(deflated: Buffer, size: number): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    // Told by `info`, which the types do not know: the engine that did it, and how much of the input it took.
+    const done = (error: Error | null, answer: unknown): void => {
+      const { buffer, engine } = (answer ?? {}) as { buffer: Buffer; engine: { bytesWritten: number } };
+      if (error === null && engine.bytesWritten === deflated.length) resolve(buffer);
+      else reject(new FrameError('the statements are not as long as it says, or not deflated'));
+    };
+    inflate(deflated, { maxOutputLength: Math.max(size, 1), info: true }, done as never);
+  });
 }
 
 export interface PayloadRequest {

@@ -254,6 +254,7 @@ describe('frames', () => {
       'as long as it says',
     );
     const frame = await encodeRecord({ project: 'p', statements: someStatements });
+    await refuses(decodeRecord(Buffer.concat([frame, Buffer.of(0)])), 'as long as it says');
     for (let at = 0; at < frame.length; at += 3) {
       const damaged = Buffer.from(frame);
       damaged.writeUInt8(damaged.readUInt8(at) ^ 0x24, at);
