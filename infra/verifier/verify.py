@@ -2681,8 +2681,12 @@ class Verification:
         return "%d files" % len(archive.files), archive
 
     def _manifest(self):
-        data = self.archive.content(MANIFEST, MAX_MANIFEST)
+        data = self.archive.content(MANIFEST, 2 * MAX_MANIFEST)
+        if zlib.crc32(data) != self.archive.files[MANIFEST][2]:
+            raise Malformed("it has another CRC than the archive says")
         envelope = Envelope(data, "the manifest")
+        if len(envelope.payload) > MAX_MANIFEST:
+            raise Malformed("larger than any manifest")
         value = statement_of(envelope.payload, "the manifest", PREDICATE)
         rules = {
             "v": whole(1, 1),
@@ -2813,9 +2817,6 @@ class Verification:
                 raise Malformed("%s is not what was signed" % name)
             if crc != self.archive.files[name][2]:
                 raise Malformed("%s has another CRC" % name)
-        data = self.archive.content(MANIFEST, MAX_MANIFEST)
-        if zlib.crc32(data) != self.archive.files[MANIFEST][2]:
-            raise Malformed("%s has another CRC" % MANIFEST)
         return "%d files, %d bytes" % (len(self.digests), done), None
 
     def _time(self):

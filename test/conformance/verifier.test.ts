@@ -18,7 +18,7 @@ import {
   python,
   SECOND_VERIFIER,
 } from '@belay/testkit/second-verifier';
-import { accountOf, again, KEY, repacked, SCRIPT, write } from './verifier/exports.js';
+import { accountOf, again, KEY, miscounted, repacked, SCRIPT, write } from './verifier/exports.js';
 import { forgeries, lies, repackings } from './verifier/forgeries.js';
 import { ed25519Signer } from '@belay/note';
 import fc from 'fast-check';
@@ -242,6 +242,8 @@ describe('exports', () => {
       cases.push({ path: at(`packed-${n}.zip`) });
       repacked(whole, at(`packed-${n}.zip`), change);
     }
+    miscounted(whole, at('crc.zip'));
+    cases.push({ path: at('crc.zip') });
     for (const { verdict } of await same(cases)) expect(verdict).toBe('INVALID');
   });
 

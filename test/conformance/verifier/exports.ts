@@ -386,6 +386,18 @@ function zipOf(files: Files): Buffer {
   return Buffer.concat([...local, directory, end]);
 }
 
+/** Writes an archive that says of its last file that it has another CRC, and says so twice. */
+export function miscounted(path: string, to: string): void {
+  const zip = readFileSync(path);
+  const manifest = filesIn(zip).at(-1)?.[1] as Buffer;
+  const crc = Buffer.alloc(4);
+  crc.writeUInt32LE(crc32(manifest));
+  let found = 0;
+  for (let at = zip.indexOf(crc); at >= 0; at = zip.indexOf(crc, at + 1), found++) zip.writeUInt32LE(7, at);
+  if (found !== 2) throw new Error('the fields were not found');
+  writeFileSync(to, zip);
+}
+
 /** Writes an archive with other files, and the manifest as it was. */
 export function repacked(path: string, to: string, change: Repacking): void {
   writeFileSync(to, zipOf(change(filesIn(readFileSync(path)))));

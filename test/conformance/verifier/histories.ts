@@ -1,7 +1,10 @@
+import { collectorLine, entryBytes } from '@belay/envelope';
 import { keyed, type LogSink, SessionLog } from '@belay/testkit';
 import type { LogQuestion } from '@belay/testkit/second-verifier';
 import fc from 'fast-check';
 
+/** Names that a spreadsheet would take for something else. */
+const TOOLS = ['ls', '+1', '-x', '@a', '-5', '7'] as const;
 const SESSIONS = ['run-1', 'run-2'] as const;
 const CALLS = ['a', 'b', 'c'] as const;
 
@@ -166,13 +169,18 @@ export class Course {
       session,
       ...(call === undefined ? {} : { call }),
       ...(part === undefined ? {} : { match: keyed(part === 'fit' ? `${word ?? ''} ${kind}` : part) }),
-      ...(weak === 1 ? { attrs: { tool: 'ls' } } : {}),
+      ...(weak === 1 || weak === 4 ? { attrs: { tool: TOOLS[n % TOOLS.length], bytes: n } } : {}),
     });
     switch (what) {
       case 'call':
-      case 'result':
         sink.say(what, said(what), lose);
         break;
+      case 'result': {
+        const failed = { ok: false, error: n % 3 === 0 ? 0 : 32_000 + n, error_negative: n % 2 === 0, ms: n };
+        const attrs = { ...said(what)?.attrs, ...(n % 3 === 0 ? failed : { ok: true }) };
+        sink.say(what, { ...said(what), attrs }, lose);
+        break;
+      }
       case 'both':
         for (const each of this.sinks.slice(0, 2)) {
           for (const kind of ['call', 'result']) each.say(kind, said(kind, 'fit'), lose);
@@ -286,7 +294,7 @@ export class Course {
         });
         break;
       case 'policy':
-        this.#policy(policies[n % policies.length]);
+        this.#policy([...policies, { nonsense: n }, `sha256:${'0'.repeat(64)}`][n % (policies.length + 2)]);
         break;
       case 'declare':
         log.state({
@@ -302,7 +310,19 @@ export class Course {
       case 'issue': {
         const role = (['agent', 'sink', 'verifier'] as const)[n % 3] as 'agent';
         const domain = n % 2 === 0 ? { domain: 'vendor' } : {};
-        log.state({ kind: 'token.issued', v: 1, token: sink.by.token, role, ...domain, by: log.id('adm') });
+        const by = log.id('adm');
+        const { token } = sink.by;
+        const auditor = this.#auditors[n % 2] as string;
+        const receipt = `sha256:${'1'.repeat(64)}`;
+        const all: Parameters<SessionLog['state']>[0][] = [
+          { kind: 'token.issued', v: 1, token, role, ...domain, sinks: ['a', 'b'], by },
+          { kind: 'token.issued', v: 1, token, role, ...domain, expires: '2027-01-01T00:00:00Z', by },
+          { kind: 'token.revoked', v: 1, token, by },
+          { kind: 'auditor.issued', v: 1, auditor, by },
+          { kind: 'auditor.revoked', v: 1, auditor, by },
+          { kind: 'receipt.issued', v: 1, receipt, scope: { type: 'event', index: 1 }, asOf: 2 },
+        ];
+        log.state(all[n % all.length] as (typeof all)[0]);
         break;
       }
     }
@@ -324,5 +344,11 @@ export function historyOf({ policy, good, acts, later, cut, tidy }: Script): Log
     { size, time: at(later / 40) },
     { size, time: at(later) },
   ];
-  return { log: log.entries[0]?.line.log as string, entries: log.bytes, asks };
+  // Some of what came, the collector marked as late.
+  const entries = log.entries.map(({ by, line, body }, index) =>
+    by === 'sender' && index % 19 === 0
+      ? entryBytes(collectorLine({ ...line, late: true }), body)
+      : (log.bytes[index] as Buffer),
+  );
+  return { log: log.entries[0]?.line.log as string, entries, asks };
 }
