@@ -19,7 +19,7 @@ const LOCATOR_SIZE = 20;
 const LOCAL_EXTRA = 20;
 
 /** Bytes that are read at once. */
-const BLOCK = 1024 * 1024;
+const BLOCK = 256 * 1024;
 
 /** A file of an archive, and where its content begins. */
 export interface ArchivedFile {

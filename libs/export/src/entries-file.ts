@@ -89,7 +89,8 @@ export class EntriesReader {
   readonly #size: number;
   readonly #sizes: readonly number[];
   readonly #range = CompactRange.empty();
-  readonly roots = new Map<number, Buffer>();
+  /** Base64: a hash in a Buffer of its own keeps far more memory than it has bytes. */
+  readonly roots = new Map<number, string>();
   #next = 0;
   #nextSize = 0;
   #rest: Buffer = Buffer.alloc(0);
@@ -170,7 +171,7 @@ export class EntriesReader {
 
   #passSizes(): void {
     while (this.#sizes[this.#nextSize] === this.#next) {
-      if (!this.roots.has(this.#next)) this.roots.set(this.#next, this.#range.root());
+      if (!this.roots.has(this.#next)) this.roots.set(this.#next, this.#range.root().toString('base64'));
       this.#nextSize++;
     }
   }

@@ -297,6 +297,7 @@ function sinksPart(
         }
         conflicts += statement.conflicts.length + statement.conflictsOmitted;
         epochs.push(reportEpoch(statement));
+        walk.relieve();
       }
       const { lost, branches, miscounted } = coverage.chain(sink).findings();
       conflicts += branches.length + miscounted.length;

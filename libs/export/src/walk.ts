@@ -1,4 +1,4 @@
-import { LogCoverage } from '@belay/coverage';
+import { type ChainState, type EpochState, LogCoverage, type SessionState } from '@belay/coverage';
 import type { Entry, IssuedScope, LogGenesis } from '@belay/envelope';
 import { Standing } from '@belay/receipt';
 import { ExportError } from './error.js';
@@ -44,10 +44,13 @@ export interface Chosen {
   readonly evaluated: number;
 }
 
+/** States of epochs, sinks and sessions in memory; past that they are set aside as text, a fifth of the size. */
+const MOST_HELD = 3_000;
+
 /**
  * One pass over the entries of an export, in the log's order: all that its tables, its report and its checks need of
  * them. Who makes an export and who verifies one walk the same way. Memory grows with epochs, sessions and admin
- * entries, and by eight bytes for each entry that names a session.
+ * entries, by about a kilobyte for each, and by eight bytes for each entry that names a session.
  */
 export class Walk {
   readonly coverage: LogCoverage;
@@ -62,13 +65,57 @@ export class Walk {
   /** Names of the sessions that labels are about, with how often. */
   readonly #labelled = new Map<string, number>();
   readonly #chosen: Chosen;
+  readonly #mostHeld: number;
+  readonly #sinkNames = new Set<string>();
+  readonly #sessionNames = new Set<string>();
+  /** JSON of what was set aside, by name. */
+  readonly #kept = {
+    epochs: new Map<string, string>(),
+    chains: new Map<string, string>(),
+    sessions: new Map<string, string>(),
+  };
   #next = 0;
   #received = '';
   #settled = false;
 
-  constructor(log: string, chosen: Chosen) {
-    this.coverage = new LogCoverage({ log });
+  /** `mostHeld` is the default outside of tests. */
+  constructor(log: string, chosen: Chosen, mostHeld = MOST_HELD) {
     this.#chosen = chosen;
+    this.#mostHeld = mostHeld;
+    const kept = this.#kept;
+    const read = (known: ReadonlyMap<string, string>, key: string): unknown => {
+      const state = known.get(key);
+      return state === undefined ? undefined : JSON.parse(state);
+    };
+    this.coverage = new LogCoverage(
+      { log },
+      {
+        epoch: (sink, epoch) => read(kept.epochs, `${sink} ${epoch}`) as EpochState | undefined,
+        chain: (sink) => read(kept.chains, sink) as ChainState | undefined,
+        session: (session) => read(kept.sessions, session) as SessionState | undefined,
+      },
+    );
+  }
+
+  /** Names of all sinks that wrote, and of all sessions that were named, chosen or not. */
+  get sinkNames(): Iterable<string> {
+    return this.#sinkNames;
+  }
+
+  get sessionNames(): Iterable<string> {
+    return this.#sessionNames;
+  }
+
+  /** Sets aside what coverage holds when that is much. Nothing that was got from `coverage` before is of use after. */
+  relieve(): void {
+    if (this.coverage.held <= this.#mostHeld) return;
+    const { epochs, chains, sessions } = this.coverage.takeTouched();
+    for (const each of epochs) {
+      this.#kept.epochs.set(`${each.sink} ${each.epoch}`, JSON.stringify(each.state()));
+    }
+    for (const each of chains) this.#kept.chains.set(each.sink, JSON.stringify(each.state()));
+    for (const each of sessions) this.#kept.sessions.set(each.session, JSON.stringify(each.state()));
+    this.coverage.forget();
   }
 
   /** Whether nothing was left out. */
@@ -137,6 +184,7 @@ export class Walk {
       this.keys.apply(entry);
       this.#applyStatement(entry);
     } else this.#applySent(entry);
+    this.relieve();
   }
 
   /** Who spoke of a session after sessions were looked for can't move it to another period. */
@@ -149,6 +197,7 @@ export class Walk {
         .beginnings()
         .find((each) => each.index === index);
       if (began !== undefined) named.began = { index, received: began.received };
+      this.relieve();
     }
   }
 
@@ -171,11 +220,13 @@ export class Walk {
     if (tally === undefined) {
       tally = { sink, epoch, named: false, denials: 0, agentLines: 0, first: at, last: at };
       this.epochs.set(key, tally);
+      this.#sinkNames.add(sink);
     }
     tally.last = at;
     if (kind === 'denial') tally.denials++;
     if (line.role === 'agent') tally.agentLines++;
     if (session === undefined) return;
+    this.#sessionNames.add(session);
     let named = this.sessions.get(session);
     if (named === undefined) {
       const { names, evaluated } = this.#chosen;

@@ -86,7 +86,7 @@ describe('entries.ndjson', () => {
           expect(item.bytes).toEqual(entryOf(item.index));
           expect(bytes.subarray(item.at, item.at + item.bytes.length)).toEqual(item.bytes);
         }
-        for (const size of sizes) expect(reader.roots.get(size)).toEqual(rootOf(size));
+        for (const size of sizes) expect(reader.roots.get(size)).toBe(rootOf(size).toString('base64'));
       }),
       { numRuns: RUNS },
     );
