@@ -74,7 +74,7 @@ export type VerdictFault =
   | 'leaf'
   /** What it cites is not a call, its result, and a state before it, of this session. */
   | 'other'
-  /** The pre-state was not received before the result: no head was signed between them. */
+  /** The pre-state was not received before the result, but in the same commit or later. */
   | 'head';
 
 /** Why the authority is not higher, or what it has to be read with. Closed. */
@@ -254,8 +254,8 @@ function replayFault(
   if (attrs['pre'] !== undefined && attrs['pre'] !== pre.envelope.attrs?.['state']) return 'other';
   const [before, after] = [pre.line.index, ended.line.index];
   if (begun.line.index >= after || before >= after) return 'other';
-  // Entries of one commit share their time and those of two never do, and every commit's head is signed. The times are
-  // of fixed width and zone, so text order is time order.
+  // Entries of one commit share their time and those of two never do. The times are of fixed width and zone, so text
+  // order is time order.
   return pre.line.received < ended.line.received ? undefined : 'head';
 }
 

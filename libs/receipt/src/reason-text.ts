@@ -221,7 +221,7 @@ export const FAULT_TEXT: Readonly<Record<VerdictFault, string>> = {
   absent: 'what it cites is not in the log before it',
   leaf: 'what it cites has another hash',
   other: 'what it cites is not this call, its result and the state before it',
-  head: 'the state before the call was not in an earlier signed head than its result',
+  head: 'the state before the call was not committed to the log before its result',
 };
 
 function coverageText(reason: ListedReason<Extract<SessionReason, { readonly reason: 'coverage' }>>): string {
