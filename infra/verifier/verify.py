@@ -35,6 +35,8 @@ import time as clock
 import zlib
 
 MAX_INT = 2**53 - 1
+# The deepest that a line of 4,096 bytes can nest has to be refused for what it says, not for how deep it is.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 10000))
 
 
 class Malformed(Exception):
@@ -192,7 +194,7 @@ _MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 @functools.lru_cache(maxsize=4096)
 def _parts(text):
-    found = _TIME.fullmatch(text) if isinstance(text, str) else None
+    found = _TIME.fullmatch(text)
     if found is None:
         return None
     year, month, day, hour, minute, second = (int(part) for part in found.groups()[:6])
@@ -400,11 +402,11 @@ _call = text_of(_CALL)
 
 
 def _is_time(value):
-    return _parts(value) is not None
+    return isinstance(value, str) and _parts(value) is not None
 
 
 def is_moment(value):
-    return millis(value) is not None
+    return isinstance(value, str) and millis(value) is not None
 
 
 SINK_KINDS = ("proxy", "hook", "otlp", "forward", "verifier", "other")
@@ -2236,13 +2238,14 @@ class Chains:
 
     def fault(self, x5c, key, origin, at):
         """None when the chain holds at a time (ms). Raises Undecided without openssl."""
-        known = self._known.get(tuple(x5c))
+        name = (tuple(x5c), key.raw, origin)
+        known = self._known.get(name)
         if known is None:
             try:
                 known = self._read(x5c, key, origin)
             except Malformed as error:
                 known = str(error)
-            self._known[tuple(x5c)] = known
+            self._known[name] = known
         if isinstance(known, str):
             return known
         for i, (begin, end) in enumerate(known):
@@ -2360,7 +2363,7 @@ def statement_of(payload, what, predicate_type=None):
 
 _LOG_MEMBER = {
     "origin": _origin,
-    "vkey": _text,
+    "vkey": text_of(re.compile(r"\S{1,512}")),
     "x5c": lambda value: isinstance(value, list) and len(value) <= 3,
 }
 

@@ -12,13 +12,14 @@ import { EXPORT_CHECKS, verifyExport } from '@belay/export';
 import { deriveSession, type Pins, Standing } from '@belay/receipt';
 import { EXAMPLE_SESSIONS, exampleLog } from '@belay/testkit/export';
 import {
+  askOfEntries,
   askOfExports,
   askOfLogs,
   type LogQuestion,
   python,
   SECOND_VERIFIER,
 } from '@belay/testkit/second-verifier';
-import { accountOf, again, KEY, miscounted, repacked, SCRIPT, write } from './verifier/exports.js';
+import { accountOf, again, claimed, KEY, miscounted, repacked, SCRIPT, write } from './verifier/exports.js';
 import { forgeries, lies, repackings } from './verifier/forgeries.js';
 import { ed25519Signer } from '@belay/note';
 import fc from 'fast-check';
@@ -100,6 +101,146 @@ test('statements, authority and disposition of sessions, whatever sinks, verifie
   // What the generator never makes is never compared.
   const all = ['affirmed', 'contested', 'incomplete', 'open', 'unverified', 'violated'];
   expect([...dispositions].sort()).toEqual(all);
+});
+
+/** Values that a member may be given in place of its own. */
+const odd = fc.oneof(
+  fc.constantFrom<unknown>(
+    null,
+    true,
+    false,
+    0,
+    -1,
+    1,
+    2 ** 53,
+    2 ** 53 - 1,
+    2 ** 53 - 2,
+    1.5,
+    1e21,
+    '',
+    [],
+    {},
+    [[]],
+  ),
+  fc.constantFrom<unknown>(
+    'a',
+    'A'.repeat(64),
+    'a'.repeat(129),
+    'é',
+    '\u2028',
+    '😀',
+    '\ud800',
+    ' x',
+    'x\n',
+    '__proto__',
+  ),
+  fc.constantFrom<unknown>(
+    '2026-02-29T00:00:00.000Z',
+    '2024-02-29T23:59:59.123456789Z',
+    '2024-02-29T23:59:60Z',
+    '2026-01-01T00:00:00.000+00:00',
+    '2026-01-01T00:00:00Z',
+  ),
+  fc.constantFrom<unknown>(
+    `sha256:${'0'.repeat(64)}`,
+    `hmac-sha256:${'A'.repeat(64)}`,
+    `weak:hmac-sha256:${'a'.repeat(64)}`,
+    `${'A'.repeat(42)}B=`,
+    `${'A'.repeat(43)}=`,
+    '7ZZZZZZZZZZZZZZZZZZZZZZZZZ',
+    '8ZZZZZZZZZZZZZZZZZZZZZZZZZ',
+  ),
+);
+
+/** Ways to write an entry that its writer would not. */
+const rewriting = fc.oneof(
+  fc.record({ how: fc.constant('byte' as const), at: fc.nat(), with: fc.nat(255) }),
+  fc.record({
+    how: fc.constant('insert' as const),
+    at: fc.nat(),
+    with: fc.constantFrom(9, 10, 13, 32, 34, 44, 0, 0xef),
+  }),
+  fc.record({ how: fc.constant('set' as const), at: fc.nat(), with: odd }),
+  fc.record({
+    how: fc.constant('name' as const),
+    at: fc.nat(),
+    with: fc.constantFrom('x', 'v', 'kind', 'late', '__proto__'),
+  }),
+  fc.record({
+    how: fc.constantFrom('drop' as const, 'twice' as const, 'escape' as const),
+    at: fc.nat(),
+    with: fc.constant(0),
+  }),
+);
+
+function rewritten(
+  entry: Buffer,
+  { how, at, with: by }: typeof rewriting extends fc.Arbitrary<infer T> ? T : never,
+): Buffer {
+  if (how === 'byte' || how === 'insert') {
+    const place = at % entry.length;
+    const parts = [
+      entry.subarray(0, place),
+      Buffer.from([by as number]),
+      entry.subarray(place + (how === 'byte' ? 1 : 0)),
+    ];
+    return Buffer.concat(parts);
+  }
+  const lines = entry.toString().split('\n');
+  const which = at % 2;
+  const value = JSON.parse(lines[which] as string) as Record<string, unknown>;
+  const holders = [
+    value,
+    ...Object.values(value).filter((each) => typeof each === 'object' && each !== null),
+  ];
+  const holder = holders[at % holders.length] as Record<string, unknown>;
+  const keys = Object.keys(holder);
+  const key = keys[(at >> 3) % Math.max(1, keys.length)] ?? 'x';
+  if (how === 'drop') delete holder[key];
+  else if (how === 'name')
+    Object.defineProperty(holder, by as string, { value: holder[key], enumerable: true });
+  else if (how === 'set') holder[key] = by;
+  // A collector's own lines have one form.
+  const role = (JSON.parse(lines[0] as string) as { role?: unknown }).role;
+  let text = which === 0 || role === 'collector' ? sorted(value) : JSON.stringify(value);
+  if (how === 'twice') text = text.replace(/[{,]("[^"]*":)/, `{$1 1,$1`);
+  if (how === 'escape') text = text.replace(/[a-z]/, (c) => `\\u00${c.charCodeAt(0).toString(16)}`);
+  lines[which] = text;
+  return Buffer.from(lines.join('\n'));
+}
+
+function sorted(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(sorted).join()}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${sorted(member)}`).join()}}`;
+}
+
+test('what is an entry and what is none, however it is written', async () => {
+  const whole = fc.sample(scripts, 12).flatMap((script) => [...historyOf(script).entries]);
+  const made = fc.sample(fc.tuple(fc.nat(whole.length - 1), rewriting), runs * 20);
+  const entries = [...whole, ...made.map(([n, how]) => rewritten(whole[n] as Buffer, how))];
+  const found = await askOfEntries(ORIGIN, entries);
+  const differing = entries.flatMap((bytes, n) => {
+    let fault: string | null = null;
+    try {
+      const { line } = parseEntry(bytes);
+      if (line.log !== ORIGIN) fault = 'of another log';
+    } catch (error) {
+      fault = (error as Error).message;
+    }
+    // Numbers of a policy are read strictly by one only; one that can't be read changes nothing.
+    const policy =
+      found[n]?.startsWith('a number is not a plain integer') === true && bytes.includes('"policy":{');
+    if (fault === null && policy) return [];
+    return (fault === null) === (found[n] === null)
+      ? []
+      : { bytes: bytes.toString(), fault, other: found[n] };
+  });
+  expect(differing.slice(0, 5)).toEqual([]);
+  const read = found.filter((each) => each === null).length - whole.length;
+  expect(read).toBeGreaterThan(made.length / 50);
+  expect(read).toBeLessThan(made.length);
 });
 
 describe('exports', () => {
@@ -264,6 +405,38 @@ describe('exports', () => {
       const { verdict, failed: told } = found[n] as (typeof found)[0];
       expect.soft({ what, verdict, told }).toEqual(expected(what, failed));
     }
+  });
+
+  test('with a manifest that says anything at all, are judged alike', async () => {
+    const account = accountOf(SCRIPT);
+    const originals = [at('m-all.zip'), at('m-part.zip')];
+    await write(account, { oscal: true }, originals[0] as string);
+    await write(account, { sessions: ['run-2'] }, originals[1] as string);
+    const surrogate = (value: unknown): boolean => JSON.stringify(value)?.includes('\\ud800') === true;
+    const values = odd.filter((value) => !surrogate(value));
+    const cases: Case[] = [];
+    for (const [n, [place, by, which]] of fc
+      .sample(fc.tuple(fc.nat(), values, fc.nat(1)), Math.ceil(runs / 10))
+      .entries()) {
+      const path = at(`m-${n}.zip`);
+      claimed(originals[which] as string, path, (statement) => {
+        const holders: Record<string, unknown>[] = [];
+        const see = (value: unknown): void => {
+          if (typeof value !== 'object' || value === null) return;
+          holders.push(value as Record<string, unknown>);
+          Object.values(value).forEach(see);
+        };
+        see(statement);
+        const holder = holders[place % holders.length] as Record<string, unknown>;
+        const keys = Object.keys(holder);
+        const key = keys[(place >> 5) % Math.max(1, keys.length)] ?? 'x';
+        if (place % 7 === 0 && !Array.isArray(holder)) delete holder[key];
+        else if (place % 7 === 1) holder['x'] = by;
+        else holder[key] = by;
+      });
+      cases.push({ path });
+    }
+    await same(cases);
   });
 
   test('of a log that states what is not so, are refused by both for the same reason', async () => {

@@ -52,6 +52,15 @@ export async function askOfExports(questions: readonly ExportQuestion[]): Promis
   return (await ask(questions)) as ExportAnswer[];
 }
 
+/** Whether it reads these bytes as entries of a log: null, or what is wrong with them. */
+export async function askOfEntries(
+  log: string,
+  entries: readonly Buffer[],
+): Promise<readonly (string | null)[]> {
+  const reads = entries.map((entry) => entry.toString('base64'));
+  return (await ask([{ log, reads }]))[0] as (string | null)[];
+}
+
 async function ask(questions: readonly object[]): Promise<unknown[]> {
   const child = spawn(python(), [CORE, SECOND_VERIFIER], { stdio: ['pipe', 'pipe', 'inherit'] });
   const chunks: Buffer[] = [];

@@ -64,8 +64,22 @@ def verdict(question):
     return {"verdict": found, "checks": checks}
 
 
+def reads(raw, log):
+    line, lf, body = raw.partition(b"\n")
+    try:
+        if not lf or b"\n" in body:
+            raise verify.Malformed("not two lines")
+        verify.parse_entry(line, body, log)
+        return None
+    except verify.Malformed as error:
+        return str(error)
+
+
 for line in sys.stdin:
     question = json.loads(line)
+    if "reads" in question:
+        print(json.dumps([reads(base64.b64decode(each), question["log"]) for each in question["reads"]]), flush=True)
+        continue
     if "export" in question:
         print(json.dumps(verdict(question)), flush=True)
         continue

@@ -424,3 +424,14 @@ export function again(
   const envelope = signPayload(formatManifest({ ...manifest, files: stated }), signer);
   writeFileSync(to, zipOf([...files, ['manifest.json', envelope]]));
 }
+
+/** Writes an archive again whose manifest, signed by the log, is other JSON. */
+export function claimed(path: string, to: string, change: (statement: Loose) => void): void {
+  const files = filesIn(readFileSync(path));
+  const [, manifest] = files.at(-1) as [string, Buffer];
+  const { payload } = JSON.parse(manifest.toString()) as { payload: string };
+  const statement = JSON.parse(Buffer.from(payload, 'base64').toString()) as Loose;
+  change(statement);
+  const envelope = signPayload(Buffer.from(canonical(statement)), signer);
+  writeFileSync(to, zipOf([...files.slice(0, -1), ['manifest.json', envelope]]));
+}
