@@ -37,7 +37,7 @@ export type ExportFile = (typeof EXPORT_FILES)[number];
 export const MANIFEST_FILE = 'manifest.json';
 
 /** How digests are made. Part of every manifest, word for word. */
-export const RULES: readonly string[] = Object.freeze([
+const RULES: readonly string[] = Object.freeze([
   'A file is named with the SHA-256 of its bytes as they are in the archive; nothing is compressed or normalised.',
   'A leaf of the log is SHA-256 over a zero byte and the entry: two consecutive lines of entries.ndjson with the LF between them and without the LF at the end.',
   'A node is SHA-256 over the byte 0x01, the hash on its left and the hash on its right, as in RFC 6962; the root is that of the signed checkpoint.',
@@ -46,7 +46,7 @@ export const RULES: readonly string[] = Object.freeze([
 ]);
 
 /** What no export proves. Part of every manifest, word for word. */
-export const NOT_PROVEN: readonly string[] = Object.freeze([
+const NOT_PROVEN: readonly string[] = Object.freeze([
   'That what the entries say is true: an entry shows who said it, when it was received and that it was not changed since.',
   'That everything that happened was recorded: a sink that never numbered a line, or was switched off before it did, leaves no gap.',
   'What the content was: entries hold commitments, which open only with their salt and the content itself.',
@@ -273,7 +273,7 @@ const ORIGIN = /^[A-Za-z0-9._/:-]{1,255}$/;
 /** Names of sessions are ASCII, so that UTF-16 order is that of their bytes. */
 const byBytes = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 
-export const hex32 = (value: number): string => (value >>> 0).toString(16).padStart(8, '0');
+const hex32 = (value: number): string => (value >>> 0).toString(16).padStart(8, '0');
 
 function malformed(what: string): ExportError {
   return new ExportError('malformed', `the manifest: ${what}`);
