@@ -221,7 +221,12 @@ class Verification {
     files: readonly ArchivedFile[],
   ): Promise<{ readonly manifest: ExportManifest; readonly envelope: DsseEnvelope } | undefined> {
     return this.#reading('manifest', async () => {
-      const envelope = parseDsse(await this.#content(MANIFEST_FILE, 2 * MAX_MANIFEST_BYTES));
+      const bytes = await this.#content(MANIFEST_FILE, MAX_MANIFEST_BYTES);
+      // Nothing signs this one: the two headers could say anything of it, as long as it is the same.
+      if (crc32(bytes) >>> 0 !== this.#file(MANIFEST_FILE).crc32) {
+        throw invalid('manifest.json is not the file that the archive says');
+      }
+      const envelope = parseDsse(bytes);
       if (envelope.payloadType !== IN_TOTO) throw new ExportError('malformed', `not ${IN_TOTO}`);
       const manifest = parseManifest(envelope.payload);
       const others = files.slice(0, -1);

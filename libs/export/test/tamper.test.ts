@@ -99,6 +99,18 @@ describe('an export of which one byte is another', () => {
     expect(places.length).toBeGreaterThan(400);
   }, 1_800_000);
 
+  test('or of which the manifest has another CRC in both places, which nothing signs, is INVALID', async () => {
+    const bytes = Buffer.from(readFileSync(small));
+    const handle = await open(small, 'r');
+    const { crc32, offset } = (await readArchive(handle)).at(-1) as { crc32: number; offset: number };
+    await handle.close();
+    const local = offset - 'manifest.json'.length - 16;
+    const central = bytes.lastIndexOf('PK\u0001\u0002') + 16;
+    expect([bytes.readUInt32LE(local), bytes.readUInt32LE(central)]).toEqual([crc32, crc32]);
+    for (const at of [local, central]) bytes.writeUInt32LE((crc32 ^ 1) >>> 0, at);
+    expect(await verdictOfBytes(bytes)).toEqual(['INVALID', 'manifest']);
+  });
+
   test('or is cut, or goes on, or is there twice, is INVALID', async () => {
     const bytes = readFileSync(small);
     for (const other of [
