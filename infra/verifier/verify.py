@@ -1203,11 +1203,15 @@ class Chain:
         self.next = {}  # epoch -> epochs that name it as theirs before, in the order of their openings
         self._found = None
 
-    def apply(self, entry):
+    def apply(self, entry, keyed):
+        """`keyed` tells whether a key was declared for the sink when the entry was written."""
         if entry.conflict is not None:
             return
         said = entry.said
         link = self.links.get(said["epoch"])
+        opens = entry.kind == "epoch.open" and said["seq"] == 1
+        if link is not None and not link["vouched"] and (link["opened"] is None if opens else not link["spoke"]):
+            link["vouched"], self._found = entry.signed is not None or not keyed(), None
         if link is None:
             self._found = None
             link = self.links[said["epoch"]] = {
@@ -1216,6 +1220,7 @@ class Chain:
                 "opened": None,
                 "signed": False,
                 "spoke": False,
+                "vouched": entry.signed is not None or not keyed(),
                 "counter": None,
                 "previous": None,
                 "size": None,
@@ -1267,6 +1272,8 @@ class Chain:
         for link in opened:
             counter, previous = link["counter"], link["previous"]
             before = None if previous is None else self.links.get(previous)
+            if before is not None and link["signed"] and not before["vouched"]:
+                before = None
             if before is not None:
                 if before["counter"] is not None and counter != before["counter"] + 1:
                     miscounted.append({"epoch": link["epoch"], "index": link["opened"]})
@@ -1510,7 +1517,7 @@ class Log:
         chain = self.chains.get(entry.sink)
         if chain is None:
             chain = self.chains[entry.sink] = Chain()
-        chain.apply(entry)
+        chain.apply(entry, lambda: "key" in (self.declaration(entry.sink, entry.index) or {}))
         name = said.get("session")
         if name is not None:
             session = self.sessions.get(name)

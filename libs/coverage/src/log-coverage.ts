@@ -110,7 +110,8 @@ export class LogCoverage {
     coverage.apply(entry, this.#timing);
     this.#touchedEpochs.add(coverage);
     const chain = this.chain(sink);
-    if (chain.apply(entry)) this.#touchedChains.add(chain);
+    const keyed = (): boolean => this.declarationAt(sink, line.index)?.keyed === true;
+    if (chain.apply(entry, keyed)) this.#touchedChains.add(chain);
     if (session === undefined) return;
     const named = this.session(session);
     named.apply(entry);

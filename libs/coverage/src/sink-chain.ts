@@ -11,6 +11,11 @@ interface Link extends Opening {
   readonly signed: boolean;
   /** Whether it has said anything but that it opened. */
   readonly spoke: boolean;
+  /**
+   * A key was declared, and none of its first line, its opening and the first other line is signed: whoever has a token
+   * wrote them. So it can't stand for the run that a signed opening names.
+   */
+  readonly unvouched?: true | undefined;
 }
 
 /** Everything a `SinkChain` knows, as JSON. */
@@ -92,9 +97,10 @@ export class SinkChain {
 
   /**
    * Takes in the next entry of this sink, of whichever epoch. One at or before the last does nothing. Tells whether the
-   * chain is another for it: most entries only move `through`.
+   * chain is another for it: most entries only move `through`. `keyed` tells whether a key was declared for the sink when
+   * the entry was written.
    */
-  apply({ line, envelope }: SentEntry): boolean {
+  apply({ line, envelope }: SentEntry, keyed: () => boolean = () => false): boolean {
     if (envelope.log !== this.log || envelope.sink !== this.sink) {
       throw new CoverageError('misrouted', `entry ${line.index} is of another sink`);
     }
@@ -102,16 +108,20 @@ export class SinkChain {
     this.#through = line.index;
     if (line.conflict !== undefined) return false;
     const { epoch, kind, seq, attrs } = envelope;
-    const link = this.#links.get(epoch) ?? { epoch, first: line.index, signed: false, spoke: false };
-    if (kind !== 'epoch.open' || seq !== 1) {
-      if (link.spoke) return false;
-      this.#links.set(epoch, { ...link, spoke: true });
+    const known = this.#links.get(epoch);
+    const opens = kind === 'epoch.open' && seq === 1;
+    // A second opening that nobody marked as the conflict it is: the first one counts, as in the epoch's own account.
+    if (known !== undefined && (opens ? known.opened !== undefined : known.spoke)) return false;
+    const { unvouched, ...link } = known ?? { epoch, first: line.index, signed: false, spoke: false };
+    const vouched = (known !== undefined && unvouched === undefined) || line.signed !== undefined || !keyed();
+    const doubt = vouched ? {} : { unvouched: true as const };
+    if (!opens) {
+      this.#links.set(epoch, { ...link, ...doubt, spoke: true });
       return true;
     }
-    // A second opening that nobody marked as the conflict it is: the first one counts, as in the epoch's own account.
-    if (link.opened !== undefined) return false;
     const opened: Link = {
       ...link,
+      ...doubt,
       opened: line.index,
       signed: line.signed !== undefined,
       counter: attrs?.['counter'] as number | undefined,
@@ -158,7 +168,8 @@ export class SinkChain {
     const suspects = [...this.#suspects].map((epoch) => this.#links.get(epoch) as Link);
     for (const link of suspects.sort((a, b) => a.first - b.first)) {
       const { epoch, counter, previous, opened: index } = link as Link & { readonly opened: number };
-      const before = previous === undefined ? undefined : this.#links.get(previous);
+      const named = previous === undefined ? undefined : this.#links.get(previous);
+      const before = link.signed && named?.unvouched === true ? undefined : named;
       if (previous === undefined ? (counter ?? 0) === 0 : before !== undefined) {
         if (before?.counter !== undefined && counter !== before.counter + 1)
           miscounted.push({ epoch, index });
@@ -211,7 +222,9 @@ export class SinkChain {
     }
     const before = this.#links.get(previous);
     // What was not opened yet may turn out to have another counter, and what is not there may come.
-    if (before?.counter === undefined || counter !== before.counter + 1) this.#suspects.add(epoch);
+    if (before?.counter === undefined || counter !== before.counter + 1 || before.unvouched === true) {
+      this.#suspects.add(epoch);
+    }
     const next = this.#next.get(previous);
     if (next === undefined) this.#next.set(previous, [epoch]);
     else {

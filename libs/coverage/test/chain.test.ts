@@ -1,4 +1,4 @@
-import { type ChainState, SinkChain } from '@belay/coverage';
+import { type ChainState, LogCoverage, SinkChain } from '@belay/coverage';
 import { SessionLog } from '@belay/testkit';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
@@ -105,4 +105,46 @@ test('a copied state is a branch, an opening that was killed is not', () => {
   expect(findings().branches).toHaveLength(1);
   twin(3, false);
   expect(findings().miscounted).toEqual([{ epoch: sink.epoch, index: log.entries.length - 1 }]);
+});
+
+test('who has a token and not the key can not take the place of an epoch that was lost', () => {
+  for (const early of [false, true]) {
+    for (const keyed of [true, false]) {
+      const log = new SessionLog();
+      const sink = log.sink('proxy', { keyed, required: true });
+      const session = 'run-1';
+      sink.open();
+      sink.say('session.open', { session });
+      const first = { epoch: sink.epoch, size: sink.size + 1 };
+      sink.stated('epoch.close');
+      sink.open(true);
+      const { epoch } = sink;
+      sink.say('call', { session }, true);
+      sink.stated('epoch.close', {}, true);
+      // What the first line of the lost epoch may have said, by somebody else.
+      const attrs = { counter: 1, prev_epoch: first.epoch, prev_size: first.size };
+      const body = sink.line('epoch.open', { attrs }, 1);
+      const { signed: _, ...stranger } = sink.by;
+      const forge = (): unknown =>
+        log.append(Buffer.from(body.toString().replace(/"epoch":"[^"]*"/, `"epoch":"${epoch}"`)), stranger);
+      if (early) forge();
+      sink.open();
+      if (!early) forge();
+      const coverage = new LogCoverage({ log: log.entries[0]?.line.log as string });
+      for (const entry of log.entries) coverage.apply(entry);
+      const { lost } = coverage.chain('proxy').findings();
+      const asOf = { size: log.entries.length, time: new Date(log.now).toISOString() };
+      const [member] = coverage.sessionStatement(session, asOf).members;
+      if (keyed) {
+        expect(lost).toMatchObject([{ before: sink.epoch, epoch }]);
+        expect(member).toMatchObject({ status: 'silent', reasons: [{ reason: 'lost_epoch' }] });
+      } else {
+        // Without a key nobody can tell; and what is not signed affirms nothing.
+        expect(lost).toEqual([]);
+        expect(member).toMatchObject({ signed: false });
+      }
+      const state = JSON.parse(JSON.stringify(coverage.chain('proxy').state())) as ChainState;
+      expect(new SinkChain(state).findings()).toEqual(coverage.chain('proxy').findings());
+    }
+  }
 });
