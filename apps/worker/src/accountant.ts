@@ -14,6 +14,9 @@ const LOGS_AT_ONCE = 2;
 const BATCH = 4_000;
 /** A turn ends after so long, when others wait. */
 const TURN_MS = 2_000;
+/** How long sessions are judged in one go, and how long while many entries come: these have to be reconciled too. */
+const SLICE_MS = 300;
+const BUSY_SLICE_MS = 50;
 /** States in memory over all logs; the ones of logs that were quiet longest are given up. */
 const MOST_HELD = 24_000;
 /** Between two tries to get a log's turn. */
@@ -105,10 +108,12 @@ export class Accountant {
         (await this.#inTurn(log, async (turn, lane) => {
           const until = this.#parts.now() + TURN_MS;
           for (;;) {
+            const before = lane.size;
             const isReached = await this.#reconcile(turn, lane, until);
             if (!isReached) return true;
             // What came meanwhile is for the next sweep: a transaction for every few entries costs more than it gains.
-            if (!(await this.#parts.evaluator.look(turn, lane))) return false;
+            const sliceMs = lane.size - before > BATCH ? BUSY_SLICE_MS : SLICE_MS;
+            if (!(await this.#parts.evaluator.look(turn, lane, sliceMs))) return false;
             if (this.#parts.now() > until) return true;
           }
         })) ?? false

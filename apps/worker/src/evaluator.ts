@@ -45,8 +45,6 @@ const ISSUED_AT_ONCE = 16;
  * and the statement has to fit a request.
  */
 const MAX_SESSION_ENTRIES = 250_000;
-/** Time after which no further session is begun with: what came meanwhile has to be reconciled too. */
-const SLICE_MS = 300;
 const A_MOMENT_MS = 1_000;
 const A_WHILE_MS = 10 * 60_000;
 /** Entries of a session judged within a second or so: the more it has, the longer it waits to be judged again. */
@@ -91,13 +89,16 @@ export class Evaluator {
     this.#parts = parts;
   }
 
-  /** Looks at what is due, a bounded part of it. Returns whether anything was. */
-  async look(turn: AccountTurn, lane: Lane): Promise<boolean> {
+  /**
+   * Looks at what is due, a bounded part of it: after `sliceMs` no further session is begun with. Returns whether
+   * anything was due.
+   */
+  async look(turn: AccountTurn, lane: Lane, sliceMs = Number.POSITIVE_INFINITY): Promise<boolean> {
     const now = new Date(this.#parts.now());
     const epochs = await turn.epochsDue(now, AT_ONCE);
     if (epochs.length > 0) await this.#stateEpochs(turn, lane, epochs, now);
     const rows = await turn.sessionsToLookAt(now, AT_ONCE);
-    if (rows.length > 0) await this.#evaluate(turn, lane, rows, false);
+    if (rows.length > 0) await this.#evaluate(turn, lane, rows, false, sliceMs);
     return epochs.length > 0 || rows.length > 0;
   }
 
@@ -114,7 +115,8 @@ export class Evaluator {
         ({ receipt, dirty, due }) =>
           receipt === null || dirty !== null || (due !== null && due.getTime() <= now),
       );
-      if (rows.length > 0) left.push(...(await this.#evaluate(turn, lane, rows, true)));
+      if (rows.length > 0)
+        left.push(...(await this.#evaluate(turn, lane, rows, true, Number.POSITIVE_INFINITY)));
     }
     return left;
   }
@@ -148,6 +150,7 @@ export class Evaluator {
     lane: Lane,
     rows: readonly AccountSession[],
     force: boolean,
+    sliceMs: number,
   ): Promise<string[]> {
     const left: string[] = [];
     await lane.load(
@@ -160,7 +163,7 @@ export class Evaluator {
     const webhooks = await turn.webhooks();
     const began = performance.now();
     for (const row of rows) {
-      if (!force && performance.now() - began > SLICE_MS) break;
+      if (performance.now() - began > sliceMs) break;
       const now = new Date(this.#parts.now());
       const asOf = asOfNow(lane, now);
       const statement = lane.coverage.sessionStatement(row.session, asOf);

@@ -76,7 +76,7 @@ async function looked(accountant: Accountant, session: string): Promise<Record<s
     .poll(async () => {
       await accountant.sweep().catch(() => undefined);
       row = (await pool.query('select * from sessions where session = $1', [session])).rows[0] as typeof row;
-      return row?.['receipt'] != null && row['dirty'] === null;
+      return typeof row?.['receipt'] === 'string' && row['dirty'] === null;
     })
     .toBe(true);
   return row;

@@ -774,5 +774,5 @@ function assemble(
 
 function factsOf({ token, role, received, signed, late }: RunRow): Parameters<typeof entryMakerOf>[1] {
   const batch = signed && { fingerprint: signed.toString('hex') };
-  return { token, role, received: received.getTime(), batch, late } as Parameters<typeof entryMakerOf>[1];
+  return { token, role, received: received.getTime(), batch, late };
 }
