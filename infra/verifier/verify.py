@@ -2220,9 +2220,13 @@ class OpenSSL:
         }
 
     def issued(self, path, issuer):
-        """Whether a certificate verifies under one authority and nothing else; times are looked at elsewhere."""
+        """
+        Whether a certificate was signed by the authority given, or, where that is itself, is a root. Times are looked
+        at elsewhere. A partial chain ends in whatever is trusted, a root or not: so it is allowed only below one.
+        """
+        alone = [] if path == issuer else ["-partial_chain"]
         found = self._run(
-            "verify", "-no-CApath", "-no-CAstore", "-no_check_time", "-partial_chain", "-check_ss_sig", "-trusted", issuer, path,
+            "verify", "-no-CApath", "-no-CAstore", "-no_check_time", *alone, "-check_ss_sig", "-trusted", issuer, path,
         )  # fmt: skip
         return found.returncode == 0
 

@@ -12,6 +12,8 @@ import {
   formatManifest,
   parseManifest,
 } from '@belay/export';
+import { privateKeyObject, rawPublicKey } from '@belay/keys';
+import { createIssuer, createRoot, issueLogCertificate } from '@belay/keys/x509';
 import { CompactRange, leafHash } from '@belay/merkle';
 import { formatCheckpoint, signNote } from '@belay/note';
 import {
@@ -434,4 +436,48 @@ export function claimed(path: string, to: string, change: (statement: Loose) => 
   change(statement);
   const envelope = signPayload(Buffer.from(canonical(statement)), signer);
   writeFileSync(to, zipOf([...files.slice(0, -1), ['manifest.json', envelope]]));
+}
+
+/** Chains over the log's key, good and bad: what is wrong with each. */
+export async function chains(): Promise<readonly (readonly [what: string, x5c: readonly Buffer[]])[]> {
+  const valid = { notBefore: new Date('2025-12-31T00:00:00Z'), notAfter: new Date('2046-01-01T00:00:00Z') };
+  const name = 'Belay example root';
+  const [seed, own] = [Buffer.alloc(32, 0x15), Buffer.alloc(32, 0x0b)];
+  const pub = rawPublicKey(privateKeyObject(own));
+  const root = await createRoot({ name, seed, ...valid });
+  const twin = await createRoot({ name, seed: Buffer.alloc(32, 0x25), ...valid });
+  const issuer = await createIssuer({ root, name: 'issuer', seed: Buffer.alloc(32, 0x16), ...valid });
+  const other = await createIssuer({ root, name: 'issuer', seed: Buffer.alloc(32, 0x26), ...valid });
+  const direct = { ...root };
+  const given = { issuer, pub, origin: ORIGIN, ...valid };
+  const leaf = await issueLogCertificate(given);
+  const byRoot = await issueLogCertificate({ ...given, issuer: direct });
+  const byLeaf = await issueLogCertificate({ ...given, issuer: { certificate: byRoot, seed: own } });
+  const [mid, top] = [issuer.certificate, root.certificate];
+  const expired = { notBefore: valid.notBefore, notAfter: new Date('2025-12-31T12:00:00Z') };
+  return [
+    ['none', [leaf, mid, top]],
+    ['none', [byRoot, top]],
+    ['none', [byRoot, top, top]],
+    ['the issuer twice', [leaf, mid, mid]],
+    ['another origin', [await issueLogCertificate({ ...given, origin: `${ORIGIN}/x` }), mid, top]],
+    ['another key', [await issueLogCertificate({ ...given, pub: Buffer.alloc(32, 0x42) }), mid, top]],
+    ['expired', [await issueLogCertificate({ ...given, ...expired }), mid, top]],
+    ['nobody between', [leaf, top]],
+    ['no log', [mid, top]],
+    ['only a root', [top]],
+    ['no root', [leaf, mid]],
+    ['a root of the same name', [leaf, mid, twin.certificate]],
+    ['an issuer of the same name', [leaf, other.certificate, top]],
+    ['a log between', [byLeaf, byRoot, top]],
+    ['twice', [leaf, leaf, top]],
+    ['a byte more', [Buffer.concat([leaf, Buffer.from([0])]), mid, top]],
+    ['a byte less', [leaf.subarray(0, -1), mid, top]],
+    [
+      'another byte',
+      [Buffer.from(leaf.map((byte, n) => (n === leaf.length - 1 ? byte ^ 1 : byte))), mid, top],
+    ],
+    ['no certificate', [Buffer.from('none'), mid, top]],
+    ['an empty one', [Buffer.alloc(0), mid, top]],
+  ];
 }
