@@ -82,16 +82,20 @@ function epochGap({ status, missing, missingOmitted, conflicts }: ReportEpoch): 
  */
 export function absenceRows(facts: ReportFacts): readonly AbsenceRow[] {
   const gaps = coverageGaps(facts);
-  const { denials, unjudgedCalls, agentLines, missing, conflicts } = facts.found;
+  const { denials, unjudgedCalls, laterLines, agentLines, missing, conflicts } = facts.found;
   const unjudged =
     unjudgedCalls > 0 ? [`${counted(unjudgedCalls, 'call')} not judged, which could have failed`] : [];
+  const later =
+    laterLines > 0
+      ? [`${counted(laterLines, 'line')} of sessions that came after what their receipts looked at`]
+      : [];
   const undecided =
     facts.verdicts.UNVERIFIED > 0
       ? [`${counted(facts.verdicts.UNVERIFIED, 'verdict')} UNVERIFIED, which could not be decided`]
       : [];
   return [
-    row('verdict FAIL', facts.verdicts.FAIL, [...unjudged, ...undecided, ...gaps]),
-    row('call that was not judged (neither run again nor labelled)', unjudgedCalls, gaps),
+    row('verdict FAIL', facts.verdicts.FAIL, [...unjudged, ...later, ...undecided, ...gaps]),
+    row('call that was not judged (neither run again nor labelled)', unjudgedCalls, [...later, ...gaps]),
     row('denied operation (the boundary of the sandbox refused it)', denials, gaps),
     row('missing line that nothing accounts for', missing.undisclosed, gaps),
     row('line that its sink says it dropped or filtered', missing.dropped + missing.filtered, gaps),

@@ -179,7 +179,7 @@ function recording(facts: ReportFacts): Result {
 function judging(facts: ReportFacts): Result {
   const { PASS, WARN, FAIL, UNVERIFIED } = facts.verdicts;
   if (PASS + WARN + FAIL === 0) return UNVERIFIED > 0 ? 'inconclusive' : 'not_shown';
-  return UNVERIFIED + facts.found.unjudgedCalls > 0 ? 'partly' : 'shown';
+  return UNVERIFIED + facts.found.unjudgedCalls + facts.found.laterLines > 0 ? 'partly' : 'shown';
 }
 
 function labelling(facts: ReportFacts): Result {

@@ -25,7 +25,7 @@ export function limitationsOf(facts: ReportFacts): readonly string[] {
 }
 
 function ownLimitations(facts: ReportFacts): readonly string[] {
-  const { missing, conflicts, unjudgedCalls } = facts.found;
+  const { missing, conflicts, unjudgedCalls, laterLines } = facts.found;
   const { open, incomplete, contested, unverified } = facts.dispositions;
   const lost = missing.dropped + missing.filtered;
   const unkeyed = requiredSinks(facts).filter(({ keyed }) => !keyed);
@@ -66,6 +66,10 @@ function ownLimitations(facts: ReportFacts): readonly string[] {
     ...when(
       unjudgedCalls > 0,
       `What ${counted(unjudgedCalls, 'call')} did that ${unjudgedCalls === 1 ? 'was' : 'were'} not judged: neither run again nor labelled by an auditor.`,
+    ),
+    ...when(
+      laterLines > 0,
+      `What ${counted(laterLines, 'line')} of sessions ${laterLines === 1 ? 'says that' : 'say that'} came after what the receipts here looked at: no count of verdicts or calls has ${laterLines === 1 ? 'it' : 'them'}.`,
     ),
     ...when(
       same + unknown > 0,

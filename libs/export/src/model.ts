@@ -87,6 +87,7 @@ export function reportFacts(source: ModelSource, write: (row: string) => void): 
     ...sessions.counts,
     found: {
       ...found,
+      laterLines: sessions.later + walk.unchosenLines,
       unjudgedCalls: CALL_AUTHORITY_LEVELS.filter(
         (level) => level !== 'replayed' && level !== 'adjudicated',
       ).reduce((sum, level) => sum + sessions.counts.levels[level], 0),
@@ -120,7 +121,13 @@ interface Ranked {
 function sessionsPart(
   { manifest, walk, receipts, issued, read }: ModelSource,
   write: (row: string) => void,
-): { readonly counts: SessionCounts; readonly listed: readonly ReportSession[]; readonly omitted: number } {
+): {
+  readonly counts: SessionCounts;
+  readonly listed: readonly ReportSession[];
+  readonly omitted: number;
+  readonly later: number;
+} {
+  let later = 0;
   const last = new Map<string, { readonly receipt: FiledReceipt; count: number }>();
   for (const receipt of receipts) {
     if (receipt.scope.type !== 'session') continue;
@@ -141,13 +148,16 @@ function sessionsPart(
   for (const named of chosenSessions(walk, manifest.request.sessions)) {
     order++;
     const filed = last.get(named.session);
+    const { indexes = [] } = named;
     if (filed === undefined) {
+      later += indexes.length;
       write(sessionRow(named, undefined));
       continue;
     }
     const receipt = read(filed.receipt);
     const { digest } = filed.receipt;
     write(sessionRow(named, { receipt, digest, index: issued.get(digest)?.index, count: filed.count }));
+    later += indexes.length - firstAtOrAfter(indexes, receipt.coverage.size);
     const { status } = receipt.disposition;
     dispositions[status]++;
     coverage[receipt.coverage.status]++;
@@ -178,6 +188,7 @@ function sessionsPart(
     },
     listed: rows,
     omitted: ranked - rows.length,
+    later,
   };
 }
 
@@ -265,7 +276,10 @@ function firstAtOrAfter(indexes: readonly number[], index: number): number {
 function sinksPart(
   walk: Walk,
   asOf: { readonly size: number; readonly time: string },
-): { readonly sinks: readonly ReportSink[]; readonly found: Omit<FoundCounts, 'unjudgedCalls'> } {
+): {
+  readonly sinks: readonly ReportSink[];
+  readonly found: Omit<FoundCounts, 'unjudgedCalls' | 'laterLines'>;
+} {
   const { coverage, standing } = walk;
   const { policy } = coverage.policyAt(asOf.size);
   const bySink = new Map<string, EpochTally[]>();

@@ -56,6 +56,8 @@ export interface FoundCounts {
   readonly denials: number;
   /** Calls of the sessions that are neither replayed nor adjudicated; a verdict UNVERIFIED judges nothing. */
   readonly unjudgedCalls: number;
+  /** Entries that name a session and that no receipt here looked at: they came after its statement, or it has none. */
+  readonly laterLines: number;
   /** Entries written under a token of role `agent`. */
   readonly agentLines: number;
   /** Numbers without a line, of all epochs of all sinks, by who says why: nobody, or the sink itself. */

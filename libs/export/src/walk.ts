@@ -62,6 +62,8 @@ export class Walk {
   /** Receipts of sessions and periods, chosen or not. */
   readonly issued: IssuedReceipt[] = [];
   genesis: LogGenesis | undefined;
+  /** Of an export of everything, entries of sessions that nobody named before sessions were looked for. */
+  unchosenLines = 0;
   /** Names of the sessions that labels are about, with how often. */
   readonly #labelled = new Map<string, number>();
   readonly #chosen: Chosen;
@@ -230,7 +232,10 @@ export class Walk {
     let named = this.sessions.get(session);
     if (named === undefined) {
       const { names, evaluated } = this.#chosen;
-      if (names === undefined ? line.index >= evaluated : !names.has(session)) return;
+      if (names === undefined ? line.index >= evaluated : !names.has(session)) {
+        if (names === undefined) this.unchosenLines++;
+        return;
+      }
       named = { session, began: at, last: at, indexes: [] };
       this.sessions.set(session, named);
     }

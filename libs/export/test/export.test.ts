@@ -89,6 +89,39 @@ describe('an export', () => {
     ]);
   });
 
+  test('does not say that nothing failed of lines that no receipt looked at', async () => {
+    const log = await ExportLog.create();
+    const cast = new ExportCast(log);
+    cast.session('run');
+    log.judge('run');
+    const target = join(folder, 'later.zip');
+    const absence = async (evaluated?: number): Promise<unknown> => {
+      await log.export(target, {}, evaluated);
+      const { report, model } = await verifyExport(target, { key: log.signer.vkey });
+      expect(report.verdict).toBe('VALID');
+      return model?.absence.find((row) => row.class === 'verdict FAIL');
+    };
+    expect(await absence()).toMatchObject({ result: 'none' });
+    const verdict = { session: 'run', attrs: { status: 'FAIL', mode: 'session', replays: 2 } };
+    cast.verifier.open();
+    cast.verifier.say('verdict', verdict);
+    cast.verifier.stated('epoch.close');
+    expect(await absence()).toMatchObject({ result: 'inconclusive', count: 0 });
+    // Of a session that began after sessions were looked for there is no receipt, and nothing is said.
+    const evaluated = log.size;
+    log.judge('run');
+    cast.verifier.open();
+    cast.verifier.say('verdict', { ...verdict, session: 'run-2' });
+    cast.verifier.stated('epoch.close');
+    expect(await absence(evaluated)).toMatchObject({
+      result: 'found',
+      count: 1,
+      because: expect.arrayContaining([
+        '1 line of sessions that came after what their receipts looked at',
+      ]) as unknown,
+    });
+  });
+
   test('has the same bytes each time', async () => {
     await world.export(path);
     const again = join(folder, 'again.zip');

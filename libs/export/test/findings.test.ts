@@ -100,6 +100,15 @@ describe('absence', () => {
       result: 'inconclusive',
       because: ['2 calls not judged, which could have failed'],
     });
+    const later = clean({ found: { ...clean().found, laterLines: 2 } });
+    for (const row of [absenceOf(later, /FAIL/), absenceOf(later, /not judged/)]) {
+      expect(row).toMatchObject({
+        result: 'inconclusive',
+        because: ['2 lines of sessions that came after what their receipts looked at'],
+      });
+    }
+    expect(absenceOf(later, /denied/).result).toBe('none');
+    expect(resultOf(later, 'Art. 12(2)')).toBe('partly');
     const undecided = clean({ verdicts: { ...clean().verdicts, UNVERIFIED: 1 } });
     expect(absenceOf(undecided, /FAIL/).because).toEqual([
       '1 verdict UNVERIFIED, which could not be decided',

@@ -332,6 +332,7 @@ export function sampleFacts(sessionCount = 40, change: Partial<ReportFacts> = {}
     found: {
       denials: 4,
       unjudgedCalls: levels.observed,
+      laterLines: 0,
       agentLines: 0,
       missing: { undisclosed: 3, dropped: 29, filtered: 7 },
       conflicts: 3,
@@ -392,6 +393,7 @@ export function cleanModel(): ReportModel {
     found: {
       denials: 0,
       unjudgedCalls: 0,
+      laterLines: 0,
       agentLines: 0,
       missing: { undisclosed: 0, dropped: 0, filtered: 0 },
       conflicts: 0,
