@@ -15,7 +15,7 @@ import type { Service } from '../harness/service.js';
 import { StatingSink } from '../harness/stating-sink.js';
 import { Tenant } from '../harness/tenant.js';
 
-/** 30 in `npm run soak`. */
+/** 20 in `npm run soak`. */
 const KILLS = Number(process.env['BELAY_KILLS'] ?? 2);
 const SESSIONS_BETWEEN = 4;
 /** Between two sessions. */

@@ -13,6 +13,7 @@ const { status } = spawnSync(
     'libs/coverage',
     'libs/export',
     'libs/db/test/log-store.test.ts',
+    'apps/worker/test/lane.test.ts',
     'libs/snapshot/test/capture-oracle.test.ts',
     'libs/snapshot/test/store.test.ts',
     'libs/snapshot/test/scratch.test.ts',

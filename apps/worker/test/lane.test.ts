@@ -245,7 +245,7 @@ describe('a log that is reconciled in batches', () => {
           expect(await kept(log)).toEqual(expected(made));
         },
       ),
-      { numRuns: Number(process.env['BELAY_LANE_RUNS'] ?? 25) },
+      { numRuns: Number(process.env['BELAY_RUNS'] ?? 25) },
     );
   });
 });
