@@ -1,1 +1,0 @@
-export { resigned } from '@belay/testkit/export';
