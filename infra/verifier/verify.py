@@ -2571,6 +2571,7 @@ CHECKS = (
     "time",
 )
 PREDICATE = "urn:belay:export:v1"
+PAGES = 1  # version of the tables' columns that this file makes
 # SHA-256 of the JCS of the lists of fixed sentences, which are too long to repeat here.
 RULES_DIGEST = "sha256:74df1287ba0856de35f1cdccc66c3790a255225d2cfa9e3862e7aef5cb799ad2"
 NOT_PROVEN_DIGEST = "sha256:946a173e7e91c58a57a74e3814be2c4d8b8967c99e5967990c6b8def10fa46b0"
@@ -2710,6 +2711,7 @@ class Verification:
             "request": lambda v: isinstance(v, dict),
             "files": lambda v: isinstance(v, list),
             "counts": lambda v: isinstance(v, dict),
+            "pages": lambda v: _int(v) and v >= 1,
             "rules": lambda v: digest_of(jcs(v)) == RULES_DIGEST,
             "notProven": lambda v: digest_of(jcs(v)) == NOT_PROVEN_DIGEST,
         }
@@ -2753,6 +2755,7 @@ class Verification:
             raise Malformed("files is not as long as its subjects")
         self.size, self.evaluated, self.as_of = as_of["size"], as_of["evaluated"], as_of
         self.project, self.request, self.counts = made["project"], request, counts
+        self.pages = made["pages"]
         self.asked = "sessions" if "sessions" in request else "period" if "period" in request else "everything"
         self.envelope = envelope
         return "of %s, as of %d entries, %s" % (self.origin, self.size, as_of["time"]), made
@@ -2963,12 +2966,15 @@ class Verification:
         keys = walk.keys(self.origin, self.vkey, self.x5c)
         self._same("keys.json", [jcs(keys)])
         self._same("chain.pem", [b"".join(map(pem_of, self.x5c))])
-        if walk.events_fault is not None:
-            raise Malformed(walk.events_fault)
         chosen = walk.chosen()
-        self._same("sessions.csv", self._session_rows(chosen))
         if len(chosen) != self.counts["sessions"]:
             raise Malformed("%d sessions, and the manifest counts %d" % (len(chosen), self.counts["sessions"]))
+        if self.pages != PAGES:
+            held = "events.csv and sessions.csv are of version %d, not %d: not made again, held to their signed digests"
+            return "keys.json and chain.pem are made again and the same; " + held % (self.pages, PAGES), None
+        if walk.events_fault is not None:
+            raise Malformed(walk.events_fault)
+        self._same("sessions.csv", self._session_rows(chosen))
         return "keys.json, chain.pem, events.csv and sessions.csv are made again and the same", None
 
     def _same(self, name, parts):

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { CoverageError, type CoverageStatement, parseStatement } from '@belay/coverage';
-import { ExportError, type ExportManifest, parseManifest } from '@belay/export';
+import { ExportError, type ExportManifest, PAGES_VERSION, parseManifest } from '@belay/export';
 import { checkPayload, type Claim, type LogIdentity, type PublishedHead, ReceiptError } from '@belay/receipt';
 
 /** What the worker hands in to be recorded or signed, and what it is to be compared with. */
@@ -74,7 +74,13 @@ export function examine(question: Question): Answers[Question['kind']] {
     case 'claim':
       return fit(() => claimFacts(checkPayload(bufferOf(question.payload), withBuffers(question))));
     case 'manifest': {
-      const { log, project, asOf } = fit(() => parseManifest(bufferOf(question.payload)));
+      const { log, project, asOf, pages } = fit(() => parseManifest(bufferOf(question.payload)));
+      // Pages of another version are not compared by who verifies: whoever makes exports could put a lie in them.
+      if (pages !== PAGES_VERSION) {
+        throw new Unfit(
+          `pages of version ${pages}, and this collector signs those of version ${PAGES_VERSION}: worker and collector have to be of one release`,
+        );
+      }
       return { log, project, asOf };
     }
   }

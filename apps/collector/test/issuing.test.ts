@@ -3,7 +3,7 @@ import type { CollectorFault, Outcome, StaleFault } from '@belay/contracts';
 import { MAX_PAYLOAD_BYTES, MAX_RECORD_BYTES, MAX_RECORD_STATEMENTS } from '@belay/contracts/rpc';
 import { DEFAULT_POLICY, formatStatement, LogCoverage, policyDigest } from '@belay/coverage';
 import { canonical, type CoverageStated, parseCollectorBody, parseEntry } from '@belay/envelope';
-import { EXPORT_FILES, type ExportManifest, formatManifest } from '@belay/export';
+import { EXPORT_FILES, type ExportManifest, formatManifest, PAGES_VERSION } from '@belay/export';
 import {
   derivePeriod,
   IN_TOTO,
@@ -299,6 +299,7 @@ describe('the manifest of an export', () => {
       project: { id: PROJECT, name: 'project' },
       asOf: { ...head, evaluated: head.size },
       request: {},
+      pages: PAGES_VERSION,
       files: EXPORT_FILES.filter((name) => name !== 'oscal.json').map((name) => ({
         name,
         size: 3,
@@ -315,6 +316,7 @@ describe('the manifest of an export', () => {
     const message = preAuthEncoding(IN_TOTO, envelope.payload);
     expect(ed25519Verifier(account.identity.vkey).verify(message, envelope.signature)).toBe(true);
 
+    expect(await sign({ pages: PAGES_VERSION + 1 })).toMatchObject(refused());
     const { identity } = account;
     expect(await sign({ log: { ...identity, origin: 'test.local/other' } })).toMatchObject(refused('log'));
     expect(await sign({ log: { ...identity, x5c: [] } })).toMatchObject(refused('log'));

@@ -19,6 +19,7 @@ import {
   type ManifestFile,
 } from './manifest.js';
 import { chosenSessions, reportFacts } from './model.js';
+import { PAGES_VERSION } from './pages.js';
 import { type FiledReceipt, filedReceipt } from './receipts-file.js';
 import type { ReportModel } from './report-model.js';
 import { selectEntries, type SelectionFacts } from './selection.js';
@@ -317,7 +318,7 @@ class Build {
         const content = contents.get(name) as Buffer | Spool;
         files.push(await writer.add(name, sizeOf(content), counted(content)));
       }
-      const manifest: ExportManifest = { ...head, request, files, counts };
+      const manifest: ExportManifest = { ...head, request, pages: PAGES_VERSION, files, counts };
       const payload = formatManifest(manifest);
       const envelope = await this.#source.sign(payload);
       const signed = parseDsse(envelope);

@@ -32,6 +32,7 @@ export {
   normaliseRequest,
   parseManifest,
 } from './manifest.js';
+export { PAGES_VERSION } from './pages.js';
 export { absenceRows } from './absence.js';
 export { controlRows } from './controls.js';
 export { limitationsOf, limitationsText, readmeText } from './limitations.js';

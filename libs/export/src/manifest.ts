@@ -94,6 +94,8 @@ export interface ExportManifest {
     readonly evaluated: number;
   };
   readonly request: ExportRequest;
+  /** `PAGES_VERSION` of who made it. */
+  readonly pages: number;
   readonly files: readonly ManifestFile[];
   readonly counts: {
     readonly entries: number;
@@ -139,7 +141,7 @@ export function normaliseRequest(request: {
 
 /** The payload: JCS of an in-toto Statement v1. */
 export function formatManifest(manifest: ExportManifest): Buffer {
-  const { log, project, asOf, request, files, counts } = manifest;
+  const { log, project, asOf, request, pages, files, counts } = manifest;
   return Buffer.from(
     canonical({
       _type: STATEMENT_TYPE,
@@ -160,6 +162,7 @@ export function formatManifest(manifest: ExportManifest): Buffer {
           evaluated: asOf.evaluated,
         },
         request,
+        pages,
         files: files.map(({ name, size, crc32 }) => ({ name, size, crc32: hex32(crc32) })),
         counts,
         rules: RULES,
@@ -217,6 +220,7 @@ export function parseManifest(payload: Buffer): ExportManifest {
       evaluated: count(asOf['evaluated'], 'evaluated'),
     },
     request: readRequest(predicate['request']),
+    pages: count(predicate['pages'], 'pages'),
     files,
     counts: {
       entries: count(counts['entries'], 'entries'),
@@ -225,6 +229,7 @@ export function parseManifest(payload: Buffer): ExportManifest {
       sessions: count(counts['sessions'], 'sessions'),
     },
   };
+  if (manifest.pages === 0) throw malformed('pages is not a version');
   const { size, evaluated } = manifest.asOf;
   if (evaluated > size) throw malformed('asOf.evaluated is after its size');
   if (manifest.counts.entries + manifest.counts.omitted !== size) {
