@@ -113,6 +113,14 @@ interface Attempt {
   readonly error?: string | undefined;
 }
 
+/** The connection ended without an answer that is one. */
+class NoAnswer extends Error {
+  constructor() {
+    super('the connection was closed without an answer');
+    this.name = 'NoAnswer';
+  }
+}
+
 /** The signature of a message: Standard Webhooks, symmetric. */
 function signMessage(secret: Buffer, id: string, seconds: number, body: string): string {
   return `v1,${createHmac('sha256', secret).update(`${id}.${seconds}.${body}`).digest('base64')}`;
@@ -147,6 +155,8 @@ async function attempt(
         },
       })
         .on('error', reject)
+        // An answer that changes the protocol (101) is neither of the two: its connection is closed, and that is all.
+        .on('close', () => reject(new NoAnswer()))
         .on('response', resolve)
         .end(body);
     });
@@ -173,7 +183,7 @@ async function drain(response: IncomingMessage): Promise<void> {
 }
 
 function wordsFor(error: unknown): string {
-  if (error instanceof InsideAddress) return error.message;
+  if (error instanceof InsideAddress || error instanceof NoAnswer) return error.message;
   const { name, code } = error as NodeJS.ErrnoException;
   if (name === 'AbortError' || name === 'TimeoutError') return 'no answer in time';
   if (error instanceof TypeError) return 'not a URL';

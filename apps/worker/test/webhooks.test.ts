@@ -1,7 +1,7 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import type { AddressInfo, Socket } from 'node:net';
+import { type AddressInfo, createServer as createSocketServer, type Socket } from 'node:net';
 import { createLogger } from '@belay/process';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { isOutside, outsideLookup } from '../src/outside-address.js';
@@ -47,6 +47,21 @@ async function receiver(
     server.close();
   });
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`, seen };
+}
+
+/** A receiver that says these bytes to whoever connects, and nothing after them. */
+async function rawReceiver(bytes: string): Promise<string> {
+  const sockets = new Set<Socket>();
+  const server = createSocketServer((socket) => {
+    sockets.add(socket.on('error', () => undefined));
+    socket.write(bytes);
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  cleanUp.push(async () => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
 }
 
 async function subscribe(url: string): Promise<string> {
@@ -154,6 +169,24 @@ describe('a message to a webhook', () => {
     await expect.poll(async () => (await rowOf(id)).status).toBe(200);
     // Of those that hang, two are under way; the others wait their turn.
     expect(hanging.seen.length).toBeLessThanOrEqual(2);
+  });
+
+  it('ends, however the receiver behaves', async () => {
+    const changing = await rawReceiver(
+      'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n',
+    );
+    const endless = await rawReceiver(`HTTP/1.1 200 OK\r\nx: ${'x'.repeat(100_000)}`);
+    const ids = [await message(await subscribe(changing)), await message(await subscribe(endless))];
+    const webhooks = sender();
+    await webhooks.sweep();
+    // One that never ended would keep its place for ever, and the worker from stopping.
+    await webhooks.stop();
+    expect(await rowOf(ids[0] as string)).toMatchObject({
+      attempts: 1,
+      error: 'the connection was closed without an answer',
+      delivered: null,
+    });
+    expect((await rowOf(ids[1] as string)).error).toBe('no connection: HPE_HEADER_OVERFLOW');
   });
 
   it('follows no redirect', async () => {
