@@ -1,7 +1,8 @@
 /** `belay export`: evidence of a log in one file, made by the service, for somebody who has no access to it. */
 
+import { existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { ExportJob, ExportList, ExportRequest } from '@belay/contracts/http';
+import type { ExportJob, ExportList, ExportRequest, SessionList } from '@belay/contracts/http';
 import type { Command } from 'commander';
 import { type Audited, asAuditor, type AuditorOptions, auditorOptions } from './auditor.js';
 import { readConfig } from './config.js';
@@ -10,7 +11,7 @@ import { badInput, CliError, EXIT, unavailable, usage } from './exit.js';
 import { moment } from './option-values.js';
 import { columns, print, printable, type Style, styleFor, writeOut } from './output.js';
 import { type ProgressLine, progressLine } from './progress-line.js';
-import { isSession, noSession, wholeName } from './session-name.js';
+import { givenSession, knownName, type SessionChoice, sessionChoice } from './session-name.js';
 
 /** Milliseconds between two looks at a job: short at first, since most are. */
 const FIRST_LOOK = 100;
@@ -18,23 +19,27 @@ const LAST_LOOK = 1_000;
 /** Looks in a row that may fail before it is given up. */
 const MOST_FAILURES = 10;
 
-interface CreateOptions extends AuditorOptions {
+interface CreateOptions extends AuditorOptions, SessionChoice {
   readonly from?: string;
   readonly to?: string;
   readonly session?: readonly string[];
   readonly oscal?: boolean;
   readonly out?: string;
+  readonly force?: boolean;
 }
 
 /** The ends of time, as far as the service knows it. */
 const BEGINNING = '1970-01-01T00:00:00.000Z';
 
 async function create(options: CreateOptions): Promise<void> {
-  const { from, to, session, oscal, out } = options;
+  const { from, to, oscal, out } = options;
+  const config = readConfig();
+  const ofRun = givenSession(undefined, options, config);
+  const session = ofRun === undefined ? options.session : [...(options.session ?? []), ofRun];
   if (session !== undefined && (from !== undefined || to !== undefined))
     throw usage('sessions, or a time from which and to which they began: not both');
   if (from !== undefined && to !== undefined && from >= to) throw usage('--to is not later than --from');
-  const config = readConfig();
+  if (out !== undefined) mustBeFree(out, options.force);
   const audited = await asAuditor(config, options);
   const { service, path } = audited;
   const sessions = session === undefined ? undefined : await named(audited, session);
@@ -42,6 +47,7 @@ async function create(options: CreateOptions): Promise<void> {
     from === undefined && to === undefined
       ? undefined
       : { from: from ?? BEGINNING, to: to ?? new Date().toISOString() };
+  if (period !== undefined) await warnOfNone(audited, period);
   const request: ExportRequest = {
     ...(period === undefined ? {} : { period }),
     ...(sessions === undefined ? {} : { sessions }),
@@ -59,20 +65,40 @@ async function create(options: CreateOptions): Promise<void> {
   await fetchTo(audited, job, out, options.json);
 }
 
+/** What is there is somebody's evidence: it is not written over unasked. */
+function mustBeFree(file: string, force: boolean | undefined): void {
+  if (force === true || !existsSync(file)) return;
+  throw badInput('exists', `${file} is there already`, '--force writes over it.');
+}
+
+/** An export of no session is VALID and says nothing; who mistyped a date should hear of it. */
+async function warnOfNone(
+  { service, path }: Audited,
+  { from, to }: { readonly from: string; readonly to: string },
+): Promise<void> {
+  const asked = `limit=1&from=${encodeURIComponent(from)}&to=${encodeURIComponent(to)}`;
+  const { sessions } = await service.json<SessionList>('GET', `${path}/sessions?${asked}`);
+  if (sessions.length > 0) return;
+  process.stderr.write(
+    `belay: no session is known to have begun from ${from} to before ${to}: the export may have none\n`,
+  );
+}
+
 /** The whole names. One that the service does not know would be an export without it. */
 async function named(audited: Audited, given: readonly string[]): Promise<string[]> {
   const names: string[] = [];
-  for (const each of given) {
-    const name = await wholeName(audited, each);
-    if (!(await isSession(audited, name))) throw noSession(each);
-    names.push(name);
-  }
+  for (const each of given) names.push(await knownName(audited, each));
   return names;
 }
 
-async function resume(id: string, options: AuditorOptions & { readonly out: string }): Promise<void> {
+async function resume(
+  id: string,
+  options: AuditorOptions & { readonly out: string; readonly force?: boolean },
+): Promise<void> {
   const audited = await asAuditor(readConfig(), options);
-  await fetchTo(audited, await jobOf(audited, id), options.out, options.json);
+  const job = await jobOf(audited, id);
+  mustBeFree(options.out, options.force);
+  await fetchTo(audited, job, options.out, options.json);
 }
 
 const jobOf = ({ service, path }: Audited, id: string): Promise<ExportJob> =>
@@ -242,13 +268,14 @@ export function register(program: Command): void {
   const command = program
     .command('export')
     .description('evidence of a log in one file, for somebody without access to it');
-  auditorOptions(command.command('create'))
+  sessionChoice(auditorOptions(command.command('create')))
     .description('make an export, and with -o wait for it and bring it here')
     .option('--from <time>', 'sessions that began at this time or later', moment)
     .option('--to <time>', 'sessions that began before this time', moment)
     .option('--session <session>', 'this session; may be given again', also)
     .option('--oscal', 'with OSCAL assessment results')
     .option('-o, --out <file>', 'where to write it')
+    .option('--force', 'with -o: write over a file that is there')
     .addHelpText(
       'after',
       `
@@ -267,6 +294,7 @@ A download that broke off is gone on with by \`belay export download\`, and has 
     .description('wait for one and bring it here, going on with what is here already')
     .argument('<id>', 'such as exp_01jd...')
     .requiredOption('-o, --out <file>', 'where to write it')
+    .option('--force', 'write over a file that is there')
     .action(resume);
   auditorOptions(command.command('cancel'))
     .description('end one that is under way, or remove one that is done')

@@ -8,6 +8,7 @@ import { usage } from './exit.js';
 import { print, printable, styleFor } from './output.js';
 import {
   givenSession,
+  knownName,
   type SessionChoice,
   sessionChoice,
   shortName,
@@ -29,7 +30,13 @@ async function label(given: string | undefined, options: LabelOptions): Promise<
     throw usage('of which session? belay label SESSION --says ...');
   const audited = await asAuditor(config, options);
   const { service, path } = audited;
-  const session = named === undefined ? undefined : await wholeName(audited, named);
+  // What nobody knows can't be meant: a label stays in the log, and whoever wrote it would believe the session flagged.
+  const session =
+    named === undefined
+      ? undefined
+      : says === undefined
+        ? await wholeName(audited, named)
+        : await knownName(audited, named);
   if (says !== undefined) {
     const set = await service.json<LabelSet>('POST', `${path}/labels`, {
       session,
@@ -40,7 +47,7 @@ async function label(given: string | undefined, options: LabelOptions): Promise<
       json,
       set,
       () =>
-        `Entry ${set.index} of the log says so, in the name of your key. What the session comes to follows:\n` +
+        `Entry ${set.index} of the log says so of ${printable(session ?? '')}, in the name of your key. What the session comes to follows:\n` +
         `belay sessions ${spokenName(session ?? '')} --wait 60\n`,
     );
     return;
@@ -69,14 +76,15 @@ async function label(given: string | undefined, options: LabelOptions): Promise<
 export function register(program: Command): void {
   sessionChoice(auditorOptions(program.command('label')))
     .description('say of a session or a call that it was violated or not; without --says, what was said')
-    .argument('[session]', 'its name, or the first digits of a keyed one')
+    .argument('[session]', 'its name, or how one that nobody chose begins')
     .option('--call <call>', 'of one call: its name in the log, hmac-sha256:...')
     .addOption(new Option('--says <what>', 'what you say').choices(['violated', 'not_violated']))
     .addHelpText(
       'after',
       `
-A label is an entry of the log and stays one; the last of an auditor on the same thing counts. \`violated\` makes a
-session violated; an auditor who says other than a verifier, or than another auditor, makes it contested.`,
+Only a session that \`belay sessions\` lists can be labelled. A label is an entry of the log and stays one; the last
+of an auditor on the same thing counts. \`violated\` makes a session violated; an auditor who says other than a
+verifier, or than another auditor, makes it contested.`,
     )
     .action(label);
 }

@@ -1,16 +1,24 @@
 /** `belay receipt get`: fetched by an auditor, checked against the key that the auditor key pins, and kept. */
 
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { SessionList } from '@belay/contracts/http';
 import type { Report } from '@belay/receipt';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { asAuditor, type AuditorOptions, auditorOptions } from './auditor.js';
+import { type Audited, asAuditor, type AuditorOptions, auditorOptions } from './auditor.js';
 import { readConfig } from './config.js';
-import { EXIT, usage } from './exit.js';
+import { badInput, EXIT, usage } from './exit.js';
 import { seconds, whole } from './option-values.js';
 import { checkTable, print, styleFor, writeOut } from './output.js';
 import { checked, EXIT_OF, verdictOf } from './receipt-check.js';
 import { type Answer, ServiceProblem } from './service.js';
-import { givenSession, noSession, type SessionChoice, sessionChoice, wholeName } from './session-name.js';
+import {
+  givenSession,
+  nearNames,
+  noSession,
+  type SessionChoice,
+  sessionChoice,
+  wholeName,
+} from './session-name.js';
 import { writeWhole } from './whole-file.js';
 
 const FORMATS = {
@@ -70,10 +78,12 @@ async function get(options: GetOptions): Promise<void> {
       answer = await service.ask('GET', `${path}/receipts?${scope}${wait}`, FORMATS[options.format]);
     } catch (error) {
       if (!(error instanceof ServiceProblem)) throw error;
+      if (range !== undefined || event !== undefined)
+        await mustExist(audited, range?.[1] ?? event ?? 0, error);
       // Of a session the first line may be on its way.
       const unknown = session !== undefined && error.code === 'not_found';
       if ((!unknown && error.code !== 'not_published') || Date.now() >= until)
-        throw unknown ? noSession(session) : error;
+        throw unknown ? noSession(session, await nearNames(audited, session)) : error;
       await sleep(PUBLISH_POLL_MS);
     }
   }
@@ -103,6 +113,21 @@ async function get(options: GetOptions): Promise<void> {
   if (!alone) process.stderr.write(checkTable(report.checks, style));
 }
 
+/** Where the log is not that long yet, that is what is wrong, whatever the service objected to first. */
+async function mustExist({ service, path }: Audited, last: number, refused: ServiceProblem): Promise<void> {
+  if (refused.code === 'not_published') return;
+  const { size } = await service.json<SessionList>('GET', `${path}/sessions?limit=1`);
+  if (last < size) return;
+  throw badInput(
+    refused.code,
+    size === 0
+      ? 'the log has no entry'
+      : `the log has ${size} entries, 0 to ${size - 1}: none is numbered ${last}`,
+    undefined,
+    refused,
+  );
+}
+
 /** Whether all that can be checked without the entries of others holds. */
 function holdsAlone({ verdict, checks }: Report): boolean {
   const open = checks.filter(({ status }) => status !== 'ok');
@@ -130,7 +155,7 @@ export function register(receipt: Command): void {
     .description('fetch a receipt for an event, a range, a session or a period')
     .option('--event <index>', 'index of one entry', whole)
     .option('--range <first..last>', 'indexes of the first and the last entry', range)
-    .option('--session <session>', 'its name, or the first digits of a keyed one')
+    .option('--session <session>', 'its name, or how one that nobody chose begins')
     .option('--period <from..to>', 'of the sessions that began in it', period)
     .addOption(new Option('--format <format>', 'what to fetch').choices(Object.keys(FORMATS)).default('dsse'))
     .option('-o, --out <file>', 'where to write it (default: standard output)')

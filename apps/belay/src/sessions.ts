@@ -12,6 +12,7 @@ import { columns, print, printable, type Style, styleFor } from './output.js';
 import { ServiceProblem } from './service.js';
 import {
   givenSession,
+  nearNames,
   noSession,
   type SessionChoice,
   sessionChoice,
@@ -134,7 +135,8 @@ async function one(
   );
 }
 
-async function waited({ service, path }: Audited, session: string, wait: number): Promise<SessionDetail> {
+async function waited(audited: Audited, session: string, wait: number): Promise<SessionDetail> {
+  const { service, path } = audited;
   const until = Date.now() + wait * 1_000;
   for (;;) {
     const left = Math.ceil((until - Date.now()) / 1_000);
@@ -148,7 +150,7 @@ async function waited({ service, path }: Audited, session: string, wait: number)
     } catch (error) {
       if (!(error instanceof ServiceProblem) || error.code !== 'not_found') throw error;
       // Its first line may be on its way.
-      if (left <= 0) throw noSession(session);
+      if (left <= 0) throw noSession(session, await nearNames(audited, session));
       await sleep(NOT_YET);
     }
   }
@@ -192,7 +194,7 @@ function memberText(member: Member, style: Style): string {
 export function register(program: Command): void {
   sessionChoice(auditorOptions(program.command('sessions')))
     .description('what sessions have come to; of one, whether all of it was received and why not')
-    .argument('[session]', 'one of them: its name, or the first digits of a keyed one')
+    .argument('[session]', 'one of them: its name, or how one that nobody chose begins')
     .addOption(new Option('--disposition <what>', 'only these').choices([...SESSION_DISPOSITIONS]))
     .option('--from <time>', 'that began at this time or later', moment)
     .option('--to <time>', 'that began before this time', moment)
