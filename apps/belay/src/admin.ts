@@ -143,7 +143,11 @@ async function issueToken(options: TokenOptions): Promise<void> {
     token,
     () =>
       `${token.credential}\n\nToken ${token.id}, role ${token.role}; entry ${token.index} of the log says who issued it.\n` +
-      'Shown once. Its holder runs: belay login\n',
+      (role === 'verifier'
+        ? 'Shown once. Its holder sets BELAY_TOKEN and runs: belay verify --attest TRACE\n' +
+          'Verdicts count only when signed under a declared key. Once, on the machine that verifies, with the admin key:\n' +
+          `belay sink declare ${sinks?.[0] ?? 'verifier'} --kind verifier --domain ${domain ?? 'audit'} --generate-key\n`
+        : 'Shown once. Its holder runs: belay login\n'),
   );
 }
 

@@ -14,11 +14,13 @@ import {
   rememberedKey,
   sinkDir,
 } from '@belay/client';
+import type { CredentialInfo } from '@belay/contracts/http';
 import { type AttributeValue, sessionKey, stateId } from '@belay/envelope';
 import { Attestation } from './attestation.js';
 import type { CliConfig } from './config.js';
-import { findLogin } from './credentials.js';
-import { badInput, unavailable, usage } from './exit.js';
+import { findLogin, type Login, sinkKeyPath } from './credentials.js';
+import { badInput, CliError, EXIT, unavailable, usage } from './exit.js';
+import { Service } from './service.js';
 import { readSettings } from './settings.js';
 import type { TurnPart, Verification } from './verification.js';
 
@@ -30,10 +32,58 @@ export interface AttestOptions {
   readonly patience: number;
 }
 
-/** How many verdicts were sent, and how many of them the log had acknowledged when the waiting ended. */
+/** How many verdicts were sent, and whether some were not acknowledged when the waiting ended. */
 export interface Attested {
   readonly verdicts: number;
   readonly waiting: boolean;
+  /** The log took lines and does not say that a declared key signed them: these count for nothing. */
+  readonly unsigned: boolean;
+}
+
+/**
+ * Before anything is run again: whether verdicts of this sink can count. Only those do that a verifier's token sent and a
+ * key signed that an administrator declared; and a verdict that does not count stays in the log, and keeps its session
+ * from being affirmed. Throws CliError with what to run; what the log alone can tell is told after it took them.
+ */
+export async function mustCount(
+  { state, sink }: Pick<AttestOptions, 'state' | 'sink'>,
+  config: CliConfig,
+): Promise<void> {
+  const login = await loginOf(config);
+  const declare = `belay sink declare ${sink} --kind verifier --domain audit --generate-key`;
+  const next = `An administrator of the project, on this machine: ${declare}\n  Or send what counts for nothing: --unsigned`;
+  if (!existsSync(sinkKeyPath(state, login.credential.origin, sink)))
+    throw badInput(
+      'unsigned',
+      `the sink ${sink} has no key on this machine: its verdicts would be unsigned, and none would count`,
+      next,
+    );
+  const role = await roleOf(login);
+  if (role !== undefined && role !== 'verifier')
+    throw badInput(
+      'not_a_verifier',
+      `the token is one of role ${role}, and only a verifier's verdicts count`,
+      `An administrator of the project: belay token issue --role verifier --sink ${sink}\n  Its text goes into BELAY_TOKEN. Or send what counts for nothing: --unsigned`,
+    );
+}
+
+/** As the service has it; undefined where it can't be asked now: then the lines wait for it too. */
+async function roleOf({ url, token }: Login): Promise<string | undefined> {
+  try {
+    return (await new Service(url, token).json<CredentialInfo>('GET', '/v1/token')).role;
+  } catch (error) {
+    if (error instanceof CliError && error.exit === EXIT.unavailable) return undefined;
+    throw error;
+  }
+}
+
+async function loginOf(config: CliConfig): Promise<Login> {
+  const login = await findLogin(config);
+  if (login !== undefined) return login;
+  throw usage(
+    'there is nowhere to send verdicts to',
+    'Set BELAY_URL and BELAY_TOKEN to those of a verifier.',
+  );
 }
 
 /** Throws CliError where there is nothing to send to, or the trace was sent to another log. */
@@ -43,24 +93,22 @@ export async function attestVerdicts(
   config: CliConfig,
 ): Promise<Attested> {
   const { state, sink, log, patience } = options;
-  const login = await findLogin(config);
-  if (login === undefined) {
-    throw usage(
-      'there is nowhere to send verdicts to',
-      'Set BELAY_URL and BELAY_TOKEN to those of a verifier.',
-    );
-  }
+  const login = await loginOf(config);
   const { origin } = login.credential;
   if (log === undefined)
     throw badInput('not_sent', 'the trace was only recorded: its log knows nothing of it');
   if (log !== origin) throw badInput('other_log', `the trace was sent to ${log}, the token is of ${origin}`);
   const evidence = await evidenceOf(found, state, origin);
+  let unsigned = false;
   const attestation = await Attestation.open({
     ...readSettings(config),
     state,
     login,
     sink,
     sinkKind: 'verifier',
+    onEvent: (event, own) => {
+      if (own && event.type === 'settled' && !event.signed) unsigned = true;
+    },
   });
   const key = sessionKey(machineSecret(state), found.session);
   const turns = found.parts.filter((part): part is TurnPart => part.type === 'turn');
@@ -77,7 +125,7 @@ export async function attestVerdicts(
   const left = await attestation.finish(patience, new AbortController().signal);
   if (left.stopped !== undefined)
     throw unavailable('not_taken', `the verdicts were not taken: ${left.stopped.message}`);
-  return { verdicts: turns.length, waiting: left.pendingBytes > 0 };
+  return { verdicts: turns.length, waiting: left.pendingBytes > 0, unsigned };
 }
 
 async function evidenceOf(

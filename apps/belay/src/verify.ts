@@ -51,6 +51,8 @@ export interface VerifyOptions extends LoginOptions {
   readonly claimAxis?: boolean;
   readonly acks?: boolean;
   readonly attest?: boolean;
+  /** Verdicts are sent that count for nothing. */
+  readonly unsigned?: boolean;
   readonly sink: string;
   /** Nothing of a long session is folded. */
   readonly all?: boolean;
@@ -265,6 +267,10 @@ async function runVerify(traces: readonly string[], options: VerifyOptions & Rep
   const config = withLogin(readConfig(), options);
   if (options.isolated && options.turn === undefined) throw usage('--isolated is of one turn: --turn N');
   const taken = takesOutput(options);
+  if (options.attest === true && options.unsigned !== true) {
+    const { mustCount } = await import('./verify-attest.js');
+    await mustCount({ state: options.state ?? config.state, sink: options.sink }, config);
+  }
   const { found, interrupted } = await verifyAll(traces, options, config);
   if (options.attest === true && !interrupted) await attestAll(found, options, config);
   if (!taken) {
@@ -289,7 +295,7 @@ async function attestAll(
   const state = options.state ?? config.state;
   for (const each of found) {
     const { open } = await beginningOf(each.trace);
-    const { verdicts, waiting } = await attestVerdicts(
+    const { verdicts, waiting, unsigned } = await attestVerdicts(
       each,
       { state, sink: options.sink, log: open?.log, patience: PATIENCE },
       config,
@@ -298,6 +304,11 @@ async function attestAll(
     process.stderr.write(
       `belay: ${verdicts} ${verdicts === 1 ? 'verdict' : 'verdicts'} said to the log${rest}\n`,
     );
+    if (unsigned)
+      process.stderr.write(
+        `belay: unsigned: no key of the sink ${options.sink} is declared, so these count for nothing.\n` +
+          `  An administrator of the project, on this machine: belay sink declare ${options.sink} --kind verifier --domain audit --generate-key\n`,
+      );
   }
 }
 
@@ -335,9 +346,21 @@ export function register(program: Command): void {
     .option('--isolated', 'with --turn: by a server of its own that is told of no other call')
     .option('--attest', 'send the verdicts to the log, with the token of a verifier; implies --acks')
     .option('--sink <name>', 'with --attest: name of the sink', sinkName, 'verifier')
+    .option('--unsigned', 'with --attest: also where the verdicts will not count')
     .option('--allow-unverified', 'exit with 0 also where something could not be decided')
     .option('--all', 'every row and every explanation of a long session')
     .option('--json', 'print what was found for machines')
+    .addHelpText(
+      'after',
+      `
+Verdicts count for the log only where they are signed under a declared key and sent with the token of a verifier. An
+administrator makes both, the key on the machine that runs this; then they are sent:
+  belay sink declare verifier --kind verifier --domain audit --generate-key
+  belay token issue --role verifier --sink verifier --domain audit
+  BELAY_TOKEN=belay_append_... belay verify --attest TRACE
+
+The last lines count the verdict on the session as a whole too: one more than calls and drifts.`,
+    )
     .action(runVerify);
 }
 

@@ -34,6 +34,8 @@ export type ForwardEvent =
       readonly duplicates: number;
       /** Index of the first line that is in the log, and of the last. */
       readonly indexes: readonly [number, number] | undefined;
+      /** The log took all of them as signed under a key that is declared for the sink. */
+      readonly signed: boolean;
       readonly head: SignedHead;
       /** From asking to the verified acknowledgement, milliseconds. */
       readonly ms: number;
@@ -257,6 +259,7 @@ export class Forwarder {
       seqs: [batch.seqs[0] as number, batch.seqs.at(-1) as number],
       duplicates,
       indexes: indexes.length === 0 ? undefined : [Math.min(...indexes), Math.max(...indexes)],
+      signed: ack.runs.every(({ signed }) => signed !== undefined),
       head: ack.head,
       ms: performance.now() - began,
     });

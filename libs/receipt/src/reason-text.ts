@@ -66,7 +66,7 @@ export function reasonText(reason: ListedReason): string {
     case 'verdict_unverified':
       return `a verdict could not be reached${causeText(reason.cause)} (entry ${reason.verdict})`;
     case 'verdict_rejected':
-      return `the verdict in entry ${reason.verdict} does not hold`;
+      return `the verdict in entry ${reason.verdict} does not count: it is not signed under a key declared for a verifier, or what it cites is not so`;
     case 'unsigned':
       return `${reason.sink}: not every line was signed under a declared key, so whoever held a token may have written some`;
     default:

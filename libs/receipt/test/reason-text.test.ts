@@ -186,7 +186,12 @@ const REASONS: {
     ],
     [{ reason: 'verdict_unverified', verdict: 9 }, 'a verdict could not be reached (entry 9)'],
   ],
-  verdict_rejected: [[{ reason: 'verdict_rejected', verdict: 9 }, 'the verdict in entry 9 does not hold']],
+  verdict_rejected: [
+    [
+      { reason: 'verdict_rejected', verdict: 9 },
+      'the verdict in entry 9 does not count: it is not signed under a key declared for a verifier, or what it cites is not so',
+    ],
+  ],
   unsigned: [
     [
       { reason: 'unsigned', sink: 'hook' },
