@@ -342,12 +342,15 @@ export class Lane {
       const { session } = coverage;
       const { before, runs: own, epochs, began, received, closing, heard } = named.get(session) as Named;
       const state = coverage.state();
+      // By the entry that its policy goes by, which need not be the first that names it: anyone can write that.
+      const index = this.coverage.beganAt(session);
+      const counted = coverage.beginnings().find((each) => each.index === index);
       const soon = heard ? new Date(now.getTime() + WILL_STAY_MS).toISOString() : null;
       sessions.push({
         session,
         state,
-        began,
-        began_index: own[0]?.first as number,
+        began: counted?.received ?? began,
+        began_index: counted?.index ?? (own[0]?.first as number),
         last: received,
         last_index: own.at(-1)?.last as number,
         due: closing ? now.toISOString() : soon,

@@ -31,7 +31,7 @@ async function reconcile(log: StoredLog, batch: number, lasting = Number.POSITIV
 /** What is stored of a log, as JSON. */
 async function kept(
   log: StoredLog,
-): Promise<{ epochs: EpochState[]; chains: unknown[]; sessions: unknown[] }> {
+): Promise<{ epochs: EpochState[]; chains: unknown[]; sessions: unknown[]; began: unknown[] }> {
   const read = async (table: string, order: string): Promise<never[]> =>
     (
       await stored.pool.query(`select state from ${table} where log = $1 order by ${order}`, [log.record.log])
@@ -40,6 +40,13 @@ async function kept(
     epochs: await read('epoch_states', 'sink collate "C", epoch collate "C"'),
     chains: (await read('sink_states', `sink collate "C"`)).map(placeless),
     sessions: await read('sessions', 'session collate "C"'),
+    began: (
+      await stored.pool.query(
+        `select session, began_index::int as index, began from sessions
+         where log = $1 and state->'began' <> '[]' order by session collate "C"`,
+        [log.record.log],
+      )
+    ).rows.map(({ session, index, began }) => [session, index, (began as Date).toISOString()]),
   };
 }
 
@@ -57,6 +64,14 @@ function expected(log: SessionLog): Awaited<ReturnType<typeof kept>> {
     epochs: json(coverage.epochs, ({ sink, epoch }: EpochState) => `${sink} ${epoch}`),
     chains: json(coverage.chains, ({ sink }: { sink: string }) => sink).map(placeless),
     sessions: json(coverage.sessions, ({ session }: { session: string }) => session),
+    // Not the first entry that names it: the one by which its rules are chosen, which a stranger can't move.
+    began: [...coverage.sessions]
+      .flatMap((named) => {
+        const index = coverage.beganAt(named.session);
+        const began = named.beginnings().find((each) => each.index === index);
+        return began === undefined ? [] : [[named.session, index, began.received] as const];
+      })
+      .sort(([a], [b]) => (a < b ? -1 : 1)),
   };
 }
 

@@ -255,8 +255,8 @@ export class AccountStore {
   }
 
   /**
-   * Names of the sessions that an entry before `size` names, in pages by their first entries; those of a period began in
-   * it, by the collector's clock.
+   * Names of the sessions that began before `size` entries, in pages by the entries with which they began (receipts,
+   * section 10); those of a period began in it, by the collector's clock.
    */
   async *sessionNames(
     log: LogRecord,
@@ -497,6 +497,8 @@ export class AccountTurn {
            last timestamptz, last_index bigint, due timestamptz, heard boolean)
          on conflict (log, session) do update set state = excluded.state, last = excluded.last,
            last_index = excluded.last_index,
+           began = case when excluded.state->'began' = '[]' then s.began else excluded.began end,
+           began_index = case when excluded.state->'began' = '[]' then s.began_index else excluded.began_index end,
            dirty = coalesce(s.dirty, excluded.dirty), due = least(s.due, excluded.due),
            heard = s.heard or excluded.heard`,
         batch.sessions,

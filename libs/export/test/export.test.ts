@@ -122,6 +122,27 @@ describe('an export', () => {
     });
   });
 
+  test('of a period has a session where it began, and not where a stranger named it before', async () => {
+    const log = await ExportLog.create();
+    const cast = new ExportCast(log);
+    const stranger = log.log.sink('curl', { role: 'agent', keyed: false, declared: false });
+    stranger.open();
+    stranger.say('claim', { session: 'run' });
+    log.log.now += 3_600_000;
+    const from = log.time();
+    cast.session('run');
+    log.judge('run');
+    const target = join(folder, 'stranger.zip');
+    for (const [period, sessions] of [
+      [{ from, to: log.time(3_600) }, 1],
+      [{ from: '2026-01-01T00:00:00.000Z', to: from }, 0],
+    ] as const) {
+      await log.export(target, { period });
+      const { report, manifest } = await verifyExport(target, { key: log.signer.vkey });
+      expect([report.verdict, manifest?.counts.sessions]).toEqual(['VALID', sessions]);
+    }
+  });
+
   test('has the same bytes each time', async () => {
     await world.export(path);
     const again = join(folder, 'again.zip');

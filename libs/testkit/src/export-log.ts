@@ -288,11 +288,19 @@ function selectionOf(
   evaluated: number,
 ): Awaited<ReturnType<ExportSource['selection']>> {
   const began = new Map<string, { index: number; received: string }>();
-  for (const { by, line, ...rest } of entries) {
-    const session = by === 'sender' && 'envelope' in rest ? rest.envelope.session : undefined;
-    if (session !== undefined && !began.has(session)) began.set(session, line);
+  const coverage = new LogCoverage({ log: ORIGIN });
+  for (const entry of entries) {
+    if (entry.line.index < evaluated) coverage.apply(entry);
+    const session = entry.by === 'sender' ? entry.envelope.session : undefined;
+    if (session !== undefined && !began.has(session)) began.set(session, entry.line);
   }
-  const sessions = [...began].flatMap(([session, { index, received }]) => {
+  for (const named of coverage.sessions) {
+    const index = coverage.beganAt(named.session);
+    const counted = named.beginnings().find((each) => each.index === index);
+    if (counted !== undefined) began.set(named.session, counted);
+  }
+  const inOrder = [...began].sort(([, a], [, b]) => a.index - b.index);
+  const sessions = inOrder.flatMap(([session, { index, received }]) => {
     if (asked !== undefined) return asked.includes(session) ? session : [];
     if (period === undefined) return [];
     return index < evaluated && received >= period.from && received < period.to ? session : [];
