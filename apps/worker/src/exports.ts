@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { chmod, mkdir, open, readdir, stat, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -18,7 +18,7 @@ const TRIES = 30;
 const PAUSE_MS = 500;
 /** How often it is looked how much room exports take. */
 const ROOM_MS = 2_000;
-/** Names of the files of a job: its identifier, and what follows it. */
+/** Names of the files of a job: its identifier, and what follows it, which is another one at every run. */
 const OWN_FILE = /^(exp_[0-9a-hjkmnp-tv-z]{26})\..+$/;
 
 export interface ExportsParts {
@@ -57,7 +57,8 @@ export class Exports {
     if (log === undefined) throw new JobFailure('the project is gone');
     const chosen = await this.#judgeAll(log, request, progress, signal);
     const checkpoint = await this.#checkpoint(log, signal);
-    const file = `${job.id}.zip`;
+    // Of this run alone: who lost the job and does not know it yet writes to files of its own, and removes no other's.
+    const file = `${job.id}.${randomBytes(5).toString('hex')}.zip`;
     const path = join(dir, file);
     const room = this.#watchRoom(signal);
     try {
