@@ -49,6 +49,11 @@ const A_MOMENT_MS = 1_000;
 const A_WHILE_MS = 10 * 60_000;
 /** Entries of a session judged within a second or so: the more it has, the longer it waits to be judged again. */
 const ENTRIES_A_SECOND = 5_000;
+/** How many times as long as it took to judge a session it is left alone after that, and from how long on. */
+const RESTS = 10;
+const SHORTEST_REST_MS = 1_000;
+/** Sessions that are left alone, in memory; past it those whose time is over are forgotten. */
+const MOST_RESTING = 10_000;
 
 export interface EvaluatorParts {
   readonly collector: Pick<CollectorApi, 'record' | 'issue'>;
@@ -84,6 +89,11 @@ interface Judged {
  */
 export class Evaluator {
   readonly #parts: EvaluatorParts;
+  /**
+   * Until when long sessions are left alone, by log and session. Without it whoever adds a line a second to one has the
+   * worker to himself, and each line costs a statement on all of them.
+   */
+  readonly #resting = new Map<string, number>();
 
   constructor(parts: EvaluatorParts) {
     this.#parts = parts;
@@ -172,11 +182,18 @@ export class Evaluator {
         plain.push(coverageOnly(row, statement, due));
         continue;
       }
+      const key = `${turn.log.log} ${row.session}`;
+      const resting = this.#resting.get(key) ?? 0;
+      if (!force && resting > now.getTime()) {
+        await turn.postpone(lane.fence, [row.session], new Date(resting));
+        continue;
+      }
       let facts: SessionFacts | undefined;
       let last: ReceiptRow | undefined;
       let isNews: boolean;
       try {
         facts = await this.#derive(turn, lane, row, asOf);
+        if (facts !== undefined) this.#rest(key, facts.evidence.entries);
         last = await turn.lastReceipt(`session:${row.session}`);
         isNews =
           facts !== undefined &&
@@ -192,7 +209,8 @@ export class Evaluator {
         continue;
       }
       if (facts === undefined) {
-        plain.push(coverageOnly(row, statement, new Date(now.getTime() + A_WHILE_MS)));
+        // It may have a receipt of when it was smaller: that does not settle it.
+        await turn.postpone(lane.fence, [row.session], new Date(now.getTime() + A_WHILE_MS));
         continue;
       }
       if (!isNews) {
@@ -212,6 +230,16 @@ export class Evaluator {
     if (plain.length > 0) await turn.settle(lane.fence, plain, new Date(this.#parts.now()));
     if (judged.length > 0) left.push(...(await this.#issueAll(turn, lane, judged, webhooks)));
     return left;
+  }
+
+  #rest(key: string, entries: number): void {
+    const ms = (entries / ENTRIES_A_SECOND) * 1_000 * RESTS;
+    if (ms < SHORTEST_REST_MS) return;
+    const now = this.#parts.now();
+    if (this.#resting.size >= MOST_RESTING) {
+      for (const [one, until] of this.#resting) if (until <= now) this.#resting.delete(one);
+    }
+    this.#resting.set(key, now + ms);
   }
 
   /** Undefined, and said, for a session that is too large to be judged. */

@@ -43,7 +43,7 @@ afterAll(async () => {
 });
 
 /** A worker of its own, with memory of its own; `over` stands between it and the collector. */
-function worker(over: Partial<WorkerCollector> = {}, later = 0): Accountant {
+function worker(over: Partial<WorkerCollector> = {}, later: number | (() => number) = 0): Accountant {
   const { service } = parts.collector;
   const collector: WorkerCollector = {
     checkpoint: (log) => service.checkpoint(log),
@@ -52,7 +52,7 @@ function worker(over: Partial<WorkerCollector> = {}, later = 0): Accountant {
     signExport: (request) => service.signExport(request),
     ...over,
   };
-  const now = (): number => Date.now() + later;
+  const now = (): number => Date.now() + (typeof later === 'number' ? later : later());
   const common = { reader: parts.workerReader, collector, now, log: parts.log };
   const evaluator = new Evaluator({ ...common, publisher: new Publisher(common) });
   return new Accountant({ store, evaluator, now, log: parts.log });
@@ -161,6 +161,51 @@ describe('what is kept', () => {
       expect(await said(session)).toEqual({ stated: 1, issued: 1, deliveries: 1 });
     }
     expect(await checkAccounts(parts.connection)).toEqual([]);
+  });
+});
+
+describe('what waits', () => {
+  const rowOf = async (session: string): Promise<Record<string, unknown>> =>
+    (await pool.query('select * from sessions where session = $1', [session])).rows[0] as Record<
+      string,
+      unknown
+    >;
+
+  it('because the collector is away is not settled meanwhile', async () => {
+    const session = await talk();
+    await looked(worker(), session);
+    await tenant.asAuditor('post', tenant.path('/labels')).send({ session, says: 'violated' }).expect(201);
+    const fault = { kind: 'retry', code: 'unavailable', message: 'away', retryAfter: 60 } as const;
+    const away = worker({ record: () => Promise.resolve({ ok: false, fault }) });
+    await away.sweep();
+    await away.sweep();
+    const row = await rowOf(session);
+    expect(row).toMatchObject({ disposition: 'unverified', dirty: row['due'] });
+    expect((row['due'] as Date).getTime()).toBeGreaterThan(Date.now() + 30_000);
+    const shown = await tenant.asAuditor('get', tenant.path(`/sessions/${session}`)).expect(200);
+    expect(shown.body).toMatchObject({ settled: false, disposition: 'unverified' });
+    expect(await looked(worker({}, 62_000), session)).toMatchObject({ disposition: 'violated' });
+  });
+
+  it('of a long session is left alone for a while after each time it was judged', async () => {
+    const session = `run-${++made}`;
+    proxy.say('session.open', { session });
+    for (let line = 0; line < 1_000; line++) proxy.say('x.note', { session });
+    await proxy.stated('session.close', { session }).send();
+    // A clock that stands still unless it is set.
+    let clock = Date.now() + 5_000;
+    const accountant = worker({}, () => clock - Date.now());
+    await looked(accountant, session);
+    expect(await said(session)).toMatchObject({ stated: 1, issued: 1 });
+    await proxy.say('x.note', { session }).send();
+    await accountant.sweep();
+    clock += 1_100;
+    await accountant.sweep();
+    expect(await said(session)).toMatchObject({ stated: 1, issued: 1 });
+    expect((await rowOf(session))['dirty']).not.toBeNull();
+    clock += 2_000;
+    await looked(accountant, session);
+    expect(await said(session)).toMatchObject({ stated: 2, issued: 2 });
   });
 });
 

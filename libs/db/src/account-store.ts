@@ -597,11 +597,11 @@ export class AccountTurn {
     });
   }
 
-  /** Puts off what could not be done now. */
+  /** Puts off what could not be done now. Until it is done, something waits to be looked at, and these are not settled. */
   async postpone(fence: number, sessions: readonly string[], until: Date): Promise<void> {
     await this.#fenced(fence, fence, async () => {
       await this.#json(
-        `update sessions s set due = $3, dirty = null
+        `update sessions s set due = $3, dirty = $3
          from jsonb_array_elements_text($2::jsonb) as t(session) where s.log = $1 and s.session = t.session`,
         sessions,
         until,
