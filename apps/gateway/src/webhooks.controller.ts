@@ -24,6 +24,7 @@ import { notFound, ProblemError } from './problem.js';
 import { type Query as Asked, reader as readerOf } from './query.js';
 import { Checked, Describe } from './schema.js';
 import { CONFIG, ISSUER, PLACES, READER, SOURCE } from './tokens.js';
+import { parseTarget } from './webhook-target.js';
 
 const params = { project: 'Project, `prj_...`', webhook: 'Webhook, `whk_...`' };
 /** Of the key of the HMAC. */
@@ -172,21 +173,4 @@ export class WebhooksController {
       ...(rows.length === limit && last && { next: formatCursor('deliveries', last.id) }),
     };
   }
-}
-
-/**
- * The URL as it will be asked, without a fragment. Throws `invalid`. Where its name leads is looked at by the worker,
- * each time it connects: a name that is harmless now may lead elsewhere then.
- */
-function parseTarget(text: string, isPrivate: boolean): string {
-  const wrong = (detail: string) => new ProblemError('invalid', detail, { field: 'url' });
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  const right = isPrivate ? 'an http:// or https:// URL' : 'an https:// URL';
-  if (url === undefined) throw wrong(`url is ${right}`);
-  if (url.protocol !== 'https:' && !(isPrivate && url.protocol === 'http:')) throw wrong(`url is ${right}`);
-  if (url.username !== '' || url.password !== '') {
-    throw wrong('a URL that others may see holds no credentials; the signature tells who sends');
-  }
-  if (url.hash !== '') throw wrong('url has no fragment: nobody would see it');
-  return url.href;
 }

@@ -3,8 +3,8 @@ import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { isIP } from 'node:net';
 import type { Attempted, Delivery, DeliveryStore } from '@belay/db';
+import { InsideAddress, isOutside, outsideLookup } from '@belay/process';
 import type { Logger } from 'pino';
-import { InsideAddress, isOutside, outsideLookup } from './outside-address.js';
 
 /** Messages under way at a time: in all, of one log, of one webhook. */
 const AT_ONCE = 32;

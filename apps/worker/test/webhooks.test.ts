@@ -2,9 +2,8 @@ import { createHmac, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, createServer as createSocketServer, type Socket } from 'node:net';
-import { createLogger } from '@belay/process';
+import { createLogger, isOutside, outsideLookup } from '@belay/process';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { isOutside, outsideLookup } from '../src/outside-address.js';
 import { Webhooks } from '../src/webhooks.js';
 import { openStored, type Stored, StoredLog } from './stored-log.js';
 
