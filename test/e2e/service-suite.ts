@@ -10,6 +10,7 @@ import type {
   DeliveryList,
   EventList,
   ExportJob,
+  ExportList,
   InclusionProofReply,
   LabelList,
   LabelSet,
@@ -870,6 +871,31 @@ export function describeService(wiring: string, start: () => Promise<Service>): 
         expect(Buffer.concat([first.body as Buffer, rest.body as Buffer]).equals(whole)).toBe(true);
         await other.asAuditor('delete', path).expect(200);
         await expect.poll(async () => (await file()).status, SOON).toBe(404);
+      });
+
+      it('that no entry names get no label and no export; those that were named just now do', async () => {
+        const label = (name: string) =>
+          other.asAuditor('post', other.path('/labels')).send({ session: name, says: 'violated' });
+        const refused = await label(session.slice(0, -1)).expect(404);
+        expect(refused.body).toMatchObject({ code: 'not_found', field: 'session' });
+        const jobs = async () =>
+          ((await other.asAuditor('get', other.path('/exports')).expect(200)).body as ExportList).exports
+            .length;
+        const before = await jobs();
+        const asked = await other
+          .asAuditor('post', other.path('/exports'))
+          .send({ sessions: [session, 'run-none'] })
+          .expect(404);
+        expect(asked.body).toMatchObject({ code: 'not_found', field: 'sessions.1' });
+        expect((asked.body as { detail: string }).detail).toContain('run-none');
+        expect(await jobs()).toBe(before);
+        // Whether or not the worker has seen it yet.
+        await other.append([other.sink('late').line({ session: 'just-now' })]);
+        await label('just-now').expect(201);
+        const period = { from: '2025-01-01T00:00:00.000Z', to: '2025-01-02T00:00:00.000Z' };
+        const empty = await other.asAuditor('post', other.path('/exports')).send({ period }).expect(202);
+        expect(exportJob.parse(empty.body)).toMatchObject({ sessions: 0 });
+        await other.asAuditor('delete', other.path(`/exports/${(empty.body as ExportJob).id}`)).expect(200);
       });
 
       it('are no matter of anybody else', async () => {

@@ -34,6 +34,7 @@ import { formatCursor, PAGING, parseCursor, parseLimit } from './page.js';
 import type { Places } from './places.js';
 import { notFound, ProblemError } from './problem.js';
 import { type Query as Asked, reader as readerOf } from './query.js';
+import { requireSessions } from './require-sessions.js';
 import { Checked, Describe } from './schema.js';
 import { CONFIG, DOWNLOADS, ISSUER, PLACES, READER } from './tokens.js';
 
@@ -86,6 +87,7 @@ export class ExportsController {
       ...(sessions && { sessions: [...new Set(sessions)].sort() }),
       ...(oscal === true && { oscal }),
     };
+    if (sessions) await requireSessions(this.#reader, log, sessions, (at) => `sessions.${at}`);
     const id = this.#issuer.id('exp');
     const added = await this.#reader.requests.addJob(
       log,
@@ -105,7 +107,7 @@ export class ExportsController {
         `This project keeps ${this.#most.kept} exports, and no more; remove one that is not needed.`,
       );
     }
-    return shown(await this.#find(log, id));
+    return this.#counted(log, await this.#find(log, id));
   }
 
   @Get(':project/exports')
@@ -144,7 +146,7 @@ export class ExportsController {
     const log = this.#places.projectIn(auditor, project);
     const job = await this.#find(log, id);
     if (isRemoved(job)) throw gone();
-    return shown(job);
+    return this.#counted(log, job);
   }
 
   @Delete(':project/exports/:export')
@@ -219,6 +221,12 @@ export class ExportsController {
       return;
     }
     await reply.send(stream);
+  }
+
+  /** With how many sessions it is about, as far as entries were reconciled: once it is done, all of them were. */
+  async #counted(log: LogRow, job: JobRow): Promise<ExportJob> {
+    const { sessions, period } = job.spec as ExportJob['request'];
+    return { ...shown(job), sessions: sessions?.length ?? (await this.#reader.sessions.count(log, period)) };
   }
 
   async #find(log: LogRow, id: string): Promise<JobRow> {

@@ -21,6 +21,7 @@ import { formatCursor, isIndex, PAGING, parseCursor, parseIndex, parseLimit } fr
 import type { Places } from './places.js';
 import { ProblemError, valueOf } from './problem.js';
 import { parseSession, type Query as Asked, reader as readerOf } from './query.js';
+import { requireSessions } from './require-sessions.js';
 import { Checked, Describe } from './schema.js';
 import { COLLECTOR, PLACES, READER } from './tokens.js';
 
@@ -106,6 +107,7 @@ export class PolicyController {
     @Body(new Checked(setLabelBody)) { session, call, says }: z.output<typeof setLabelBody>,
   ): Promise<LabelSet> {
     const log = this.#places.projectIn(auditor, id);
+    await requireSessions(this.#reader, log, [session], () => 'session');
     const index = await this.#change({
       kind: 'label.set',
       by: auditor.id,

@@ -297,6 +297,10 @@ export const exportJob = z.object({
     sessions: z.array(z.string()).optional(),
     oscal: z.boolean().optional(),
   }),
+  sessions: z.number().optional().meta({
+    description:
+      'How many sessions it is about, as far as the worker has looked: final once it is done. 0 for a period in which none began. Not in lists.',
+  }),
   bytes: z.number().optional(),
   sha256: z.string().optional().meta({ description: 'Of the file, hex.' }),
   error: z.string().optional(),

@@ -7,6 +7,10 @@ import { RequestStore } from './request-store.js';
 import type { Schema } from './schema.js';
 import { SessionReader } from './session-reader.js';
 
+/** Entries that the worker did not take in yet, and that are looked at for the name of a session. */
+const SCANNED_AT_ONCE = 1_000;
+const MOST_SCANNED = 20_000;
+
 /** A log and the project it belongs to. */
 export interface LogRow extends LogRecord {
   readonly name: string;
@@ -205,6 +209,27 @@ export class Reader {
     const events = await this.#scattered(log, spans);
     const last = events[events.length - 1];
     return { events, next: count >= limit && last ? last.index + 1 : reconciled };
+  }
+
+  /**
+   * Which of these sessions no entry names: by the worker's account as far as it went, and by looking at the entries
+   * after that. Undefined where those are more than one answer looks at and some session is not found before.
+   */
+  async unknownSessions(log: LogRecord, names: readonly string[]): Promise<readonly string[] | undefined> {
+    // Before the account is asked: what it takes in meanwhile is looked at twice, and not missed.
+    const from = await this.sessions.reconciled(log);
+    const left = new Set(names);
+    for (const name of await this.sessions.known(log, names)) left.delete(name);
+    for (let at = from; left.size > 0; at += SCANNED_AT_ONCE) {
+      if (at - from >= MOST_SCANNED) return undefined;
+      const scanned = await this.events(log, { from: at, limit: SCANNED_AT_ONCE });
+      for (const { entry } of scanned) {
+        const session = sessionOf(entry);
+        if (typeof session === 'string') left.delete(session);
+      }
+      if (scanned.length < SCANNED_AT_ONCE) break;
+    }
+    return [...left];
   }
 
   /** Entries of many spans, ascending, by as many steps as for one. */

@@ -119,6 +119,29 @@ export class SessionReader {
     return row && toSession(row);
   }
 
+  /** Those of these names that reconciled entries have. */
+  async known(log: LogRecord, names: readonly string[]): Promise<string[]> {
+    const rows = await this.#db
+      .selectFrom('sessions')
+      .select('session')
+      .where('log', '=', log.log)
+      .where(sql<boolean>`session = any(${names}::text[])`)
+      .execute();
+    return rows.map(({ session }) => session);
+  }
+
+  /** How many sessions are known that began in a period, or in all. */
+  async count(log: LogRecord, period?: { readonly from: string; readonly to: string }): Promise<number> {
+    let query = this.#db
+      .selectFrom('sessions')
+      .select(({ fn }) => fn.countAll<number>().as('count'))
+      .where('log', '=', log.log);
+    if (period !== undefined) {
+      query = query.where('began', '>=', new Date(period.from)).where('began', '<', new Date(period.to));
+    }
+    return (await query.executeTakeFirstOrThrow()).count;
+  }
+
   /** Where each of these sessions stands, of any logs, in one query; those of unknown ones too. */
   async progress(
     asked: readonly { readonly log: number; readonly session: string }[],
