@@ -1323,7 +1323,7 @@ class Session:
         self.openers = set()  # (sink, signed)
         self.stories = {}  # sink -> first second story that names the session
         self.story = None  # (index, received) of the first of all
-        self.began = {}  # sink -> (index, received)
+        self.began = {}  # (sink, by) -> (index, received) of its first line of one sort
 
     def apply(self, entry):
         sink, said = entry.sink, entry.said
@@ -1332,7 +1332,8 @@ class Session:
             self.story = self.story or (entry.index, entry.received)
             self.stories.setdefault(sink, {"epoch": epoch, "from": seq, "to": seq + 1, "index": entry.index})
             return
-        self.began.setdefault(sink, (entry.index, entry.received))
+        by = "agent" if entry.role == "agent" else "other" if entry.signed is None else "signed"
+        self.began.setdefault((sink, by), (entry.index, entry.received))
         extent = self.extents.setdefault((sink, epoch), {"first": seq, "last": seq, "opened": None, "closed": None})
         extent["first"] = min(extent["first"], seq)
         extent["last"] = max(extent["last"], seq)
@@ -1611,8 +1612,14 @@ class Log:
     def began(self, name):
         """(index, received) of the entry by which a session's rules are chosen; None when there is none."""
         began = self.sessions[name].began if name in self.sessions else {}
-        declared = [each for sink, each in began.items() if self.declaration(sink, each[0]) is not None]
-        return min(declared or began.values(), default=None)
+        declared = [
+            (by, each, said)
+            for (sink, by), each in began.items()
+            for said in [self.declaration(sink, each[0])]
+            if said is not None
+        ]
+        own = [each for by, each, said in declared if by == "signed" or by == "other" and "key" not in said]
+        return min(own or [each for _, each, _ in declared] or began.values(), default=None)
 
     def began_at(self, name):
         began = self.began(name)
@@ -1646,7 +1653,7 @@ class Log:
             required = {sink for sink, (needed, _) in declared.items() if needed}
             others = set(declared)
         names = required | others
-        began = min((began for sink, began in session.began.items() if sink in names), default=None)
+        began = min((began for (sink, _), began in session.began.items() if sink in names), default=None)
         quiet = 0 if began is None else millis(time) - millis(began[1])
         due = quiet > policy["lateness"] * 1000
         found = []

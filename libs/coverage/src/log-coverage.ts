@@ -265,13 +265,18 @@ export class LogCoverage {
 
   /**
    * Index of the entry by which a session began, as far as its rules are concerned: the first by a sink that was
-   * declared by then; of a session that no declared sink speaks of, the first. Who is no declared sink can't move a
+   * declared by then, not by an agent's token and signed if there was a key. Of a session without such a line, the first
+   * of a sink that was declared; else the first. So neither who is no declared sink nor the agent itself can move a
    * session to before a policy.
    */
   beganAt(session: string): number {
     const beginnings = this.session(session).beginnings();
     const declared = beginnings.filter(({ sink, index }) => this.declarationAt(sink, index) !== undefined);
-    const counting = declared.length > 0 ? declared : beginnings;
+    const own = declared.filter(
+      ({ sink, index, by }) =>
+        by === 'signed' || (by === 'other' && this.declarationAt(sink, index)?.keyed === false),
+    );
+    const counting = [own, declared, beginnings].find(({ length }) => length > 0) ?? [];
     return Math.min(...counting.map(({ index }) => index), this.#size);
   }
 

@@ -42,6 +42,13 @@ interface Began {
   readonly received: string;
 }
 
+/** The first line of one sort by which a sink named a session. */
+export interface Beginning extends Began {
+  readonly sink: string;
+  /** By an agent's token; else signed under a declared key; else neither. */
+  readonly by: 'agent' | 'signed' | 'other';
+}
+
 /** Everything a `SessionCoverage` knows, as JSON. */
 export interface SessionState {
   readonly v: 1;
@@ -53,8 +60,8 @@ export interface SessionState {
   readonly openers: readonly { readonly sink: string; readonly signed: boolean }[];
   /** Only the first of each sink: one suffices. */
   readonly stories: readonly Story[];
-  /** When each sink first spoke of it. */
-  readonly began: readonly (Began & { readonly sink: string })[];
+  /** When each sink first spoke of it, by each sort of line. */
+  readonly began: readonly Beginning[];
 }
 
 /** Why a member's coverage of a session is what it is. Closed. */
@@ -142,7 +149,7 @@ export class SessionCoverage {
   readonly #extents: Map<string, Extent>;
   readonly #openers: Map<string, { readonly sink: string; readonly signed: boolean }>;
   readonly #stories: Map<string, Story>;
-  readonly #began: Map<string, Began & { readonly sink: string }>;
+  readonly #began: Map<string, Beginning>;
 
   constructor(of: { readonly log: string; readonly session: string } | SessionState) {
     const state = 'v' in of ? of : undefined;
@@ -155,7 +162,7 @@ export class SessionCoverage {
     this.#extents = new Map(state?.extents.map((extent) => [keyOf(extent), extent]));
     this.#openers = new Map(state?.openers.map((opener) => [`${opener.sink} ${opener.signed}`, opener]));
     this.#stories = new Map(state?.stories.map((story) => [story.sink, story]));
-    this.#began = new Map(state?.began.map((began) => [began.sink, began]));
+    this.#began = new Map(state?.began.map((began) => [`${began.sink} ${began.by}`, began]));
   }
 
   /** Takes in the next entry that names this session. One at or before the last does nothing. */
@@ -171,7 +178,11 @@ export class SessionCoverage {
       if (!this.#stories.has(sink)) this.#stories.set(sink, { sink, epoch, seq, index: line.index });
       return;
     }
-    if (!this.#began.has(sink)) this.#began.set(sink, { sink, index: line.index, received: line.received });
+    const by = line.role === 'agent' ? 'agent' : line.signed === undefined ? 'other' : 'signed';
+    const sort = `${sink} ${by}`;
+    if (!this.#began.has(sort)) {
+      this.#began.set(sort, { sink, by, index: line.index, received: line.received });
+    }
     const before = this.#extents.get(keyOf(envelope)) ?? { sink, epoch, first: seq, last: seq };
     const opened = kind === 'session.open' ? Math.min(seq, before.opened ?? seq) : before.opened;
     const closed = kind === 'session.close' ? Math.max(seq, before.closed ?? seq) : before.closed;
@@ -189,8 +200,8 @@ export class SessionCoverage {
     }
   }
 
-  /** The first entry of each sink that named it. */
-  beginnings(): readonly { readonly sink: string; readonly index: number; readonly received: string }[] {
+  /** The first entries of each sink that named it: one of each sort. */
+  beginnings(): readonly Beginning[] {
     return [...this.#began.values()];
   }
 

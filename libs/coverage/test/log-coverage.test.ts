@@ -182,6 +182,28 @@ describe('the rules of a session', () => {
     });
   });
 
+  test.each([
+    ['an agent of a sink without a key', { role: 'agent', keyed: false }],
+    ['an agent of a sink with one', { role: 'agent' }],
+    ['who has not the key', {}],
+  ] as const)('cannot be moved back by %s', (_, options) => {
+    const log = new SessionLog();
+    setPolicy(log, {});
+    const early = log.sink('early', { kind: 'forward', ...options });
+    const { signed: _key, ...unsigned } = early.by;
+    early.epoch = log.ulid();
+    log.append(early.line('claim', { session: 'run-1' }, 1), unsigned);
+    const alone = all(log);
+    expect(alone.beganAt('run-1')).toBe(log.entries.length - 1);
+    const set = setPolicy(log, POLICY);
+    const proxy = log.sink('proxy', { kind: 'proxy' });
+    proxy.open();
+    const began = proxy.say('session.open', { session: 'run-1' });
+    const coverage = all(log);
+    expect(coverage.beganAt('run-1')).toBe(began);
+    expect(coverage.policyAt(began).index).toBe(set);
+  });
+
   test('cannot be moved back by one who is no declared sink', () => {
     const log = new SessionLog();
     setPolicy(log, {});
