@@ -4,7 +4,7 @@
  */
 
 import type { AbsenceRow, ReportEpoch, ReportFacts, ReportSink } from './report-model.js';
-import { counted, figure, missingText } from './report-words.js';
+import { COVERAGE_ORDER, counted, figure, missingText } from './report-words.js';
 
 const AT_MOST = 20;
 /** Runs of one epoch's numbers that a row names; the coverage table has the others. */
@@ -36,16 +36,25 @@ export function coverageGaps(facts: ReportFacts): readonly string[] {
     ...required.flatMap(sinkGaps),
     ...(uncovered > 0
       ? [
-          `${counted(uncovered, 'session')} of ${figure(uncovered + facts.coverage.complete)} not covered whole`,
+          `${counted(uncovered, 'session')} of ${figure(uncovered + facts.coverage.complete)} not covered whole (${COVERAGE_ORDER.filter(
+            (status) => status !== 'complete' && facts.coverage[status] > 0,
+          )
+            .map((status) => `${figure(facts.coverage[status])} ${status}`)
+            .join(', ')}), whatever the runs of the sinks are`,
         ]
       : []),
   ];
 }
 
+/** Lines of a sink's listed runs that were not signed under a declared key. */
+export function unsignedLines({ epochs }: ReportSink): number {
+  return epochs.reduce((sum, { unsigned = 0 }) => sum + unsigned, 0);
+}
+
 function sinkGaps(sink: ReportSink): readonly string[] {
   const name = sink.sink;
   const epochs = sink.epochs.filter(({ status }) => status !== 'complete');
-  const unsigned = sink.epochs.reduce((sum, each) => sum + (each.unsigned ?? 0), 0);
+  const unsigned = unsignedLines(sink);
   return [
     ...(sink.keyed
       ? []

@@ -158,8 +158,10 @@ ${files.map(([name, what]) => `| ${name} | ${what} |`).join('\n')}
        belay receipt verify EXPORT.zip --key 'THE KEY FROM STEP 1'
        python3 verify.py EXPORT.zip --key 'THE KEY FROM STEP 1'
 
-   The second one needs Python and openssl, and nothing else. When it is the root certificate that you know, give
-   \`--root ROOT.pem\` in place of the key (to the second one \`--origin\` with the name of the log too). Each names every check that it makes and ends in
+   Neither is in this archive: a verifier that comes with the evidence proves nothing. Get it from the project's source
+   or releases, as you would if nobody had sent you this; verify.py is the one file infra/verifier/verify.py there. It
+   needs Python and openssl, and nothing else. When it is the root certificate that you know, give
+   \`--root ROOT.pem\` in place of the key (to verify.py \`--origin\` with the name of the log too). Each names every check that it makes and ends in
    \`VALID\` (exit code 0), \`INVALID\` (1) or \`INDETERMINATE\` (2). Without a key of your own the best answer is
    \`INDETERMINATE\`. One changed byte anywhere gives \`INVALID\`.
 3. **Read what it does not prove**, in LIMITATIONS.md, before you rely on it.

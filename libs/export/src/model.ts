@@ -350,7 +350,8 @@ function worstEpochs(epochs: readonly ReportEpoch[]): readonly ReportEpoch[] {
 }
 
 function reportEpoch(statement: EpochStatement): ReportEpoch {
-  const { epoch, status, first, last, lines, next, missing, conflicts, conflictsOmitted } = statement;
+  const { epoch, status, first, last, lines, next, missing, conflicts, conflictsOmitted, unsigned } =
+    statement;
   return {
     epoch,
     status,
@@ -363,6 +364,7 @@ function reportEpoch(statement: EpochStatement): ReportEpoch {
       .map(({ from, to, gap }) => ({ from, to, ...(gap === undefined ? {} : { why: gap.reason }) })),
     missingOmitted: Math.max(0, missing.length - MAX_MISSING),
     conflicts: conflicts.length + conflictsOmitted,
+    unsigned,
   };
 }
 

@@ -3,7 +3,7 @@
  */
 
 import { DISPOSITION_TEXT, LEVEL_TEXT, SESSION_DISPOSITIONS, CALL_AUTHORITY_LEVELS } from '@belay/receipt';
-import { coverageGaps, requiredSinks } from './absence.js';
+import { coverageGaps, requiredSinks, unsignedLines } from './absence.js';
 import type { ReportEpoch, ReportModel, ReportSession, ReportSink } from './report-model.js';
 import {
   ABSENCE_MARKS,
@@ -109,7 +109,6 @@ export function* reportBlocks(model: ReportModel): Generator<Block> {
 
 function* pageOne(model: ReportModel): Generator<Block> {
   const { project, log, asOf, period, entries } = model;
-  const { missing, conflicts } = model.found;
   yield {
     block: 'title',
     kind: 'Evidence report',
@@ -141,7 +140,7 @@ function* pageOne(model: ReportModel): Generator<Block> {
       },
       {
         term: 'Sinks',
-        value: `${counted(model.sinks.length, 'sink')}, ${figure(requiredSinks(model).length)} required; ${COVERAGE_ORDER.map(
+        value: `${counted(model.sinks.length, 'sink')}, ${figure(requiredSinks(model).length)} required; as to their own runs ${COVERAGE_ORDER.map(
           (status) => [status, model.sinks.filter((sink) => sink.status === status).length] as const,
         )
           .filter(([, count]) => count > 0)
@@ -150,7 +149,7 @@ function* pageOne(model: ReportModel): Generator<Block> {
       },
       {
         term: 'Lines missing',
-        value: `${figure(missing.undisclosed)} with nothing that says why, ${figure(missing.dropped)} dropped and ${figure(missing.filtered)} filtered by their sinks' own word; ${counted(conflicts, 'conflict')}`,
+        value: missingLines(model),
       },
       {
         term: 'Sessions, calls',
@@ -197,6 +196,25 @@ function* gaps(model: ReportModel): Generator<Block> {
     : { block: 'list', items: upTo(found, GAPS_NAMED, 'in LIMITATIONS.md') };
 }
 
+/** What is known to be missing, and of what nothing is known. */
+function missingLines({ found, sinks }: ReportModel): string {
+  const { missing, conflicts } = found;
+  const lost = sinks.reduce((sum, sink) => sum + sink.lost, 0);
+  const silent = sinks.filter(({ epochs, epochsOmitted }) => epochs.length + epochsOmitted === 0).length;
+  return [
+    missing.undisclosed === 0
+      ? 'none known without an account of it'
+      : `${figure(missing.undisclosed)} with nothing that says why`,
+    `${figure(missing.dropped)} dropped and ${figure(missing.filtered)} filtered by their sinks' own word`,
+    ...(lost > 0 ? [`unknown how many of ${counted(lost, 'lost run')}`] : []),
+    ...(silent > 0 ? [`${counted(silent, 'sink')} silent altogether`] : []),
+    counted(conflicts, 'conflict'),
+  ].join('; ');
+}
+
+const notWhole = ({ coverage }: ReportModel): number =>
+  Object.entries(coverage).reduce((sum, [status, count]) => (status === 'complete' ? sum : sum + count), 0);
+
 const totalSessions = ({ dispositions }: ReportModel): number =>
   Object.values(dispositions).reduce((sum, count) => sum + count, 0);
 
@@ -204,7 +222,7 @@ function* coverage(model: ReportModel): Generator<Block> {
   yield { block: 'heading', id: 'coverage', text: 'Coverage of the sinks', level: 2, page: true };
   yield {
     block: 'text',
-    text: "Each sink numbers its lines and signs what it has sent. A bar is one run of a sink, from its first line to its last, by the collector's clock; a notch is where in the run's numbers lines are missing.",
+    text: "Each sink numbers its lines and signs what it has sent. A run (epoch) is one start of a sink, in which it numbers from one; a session is one piece of an agent's work. A run can carry many sessions or none, and a session can need runs of several sinks, so that runs can be complete and a session not. A bar is one run, from its first line to its last, by the collector's clock; a notch is where in the run's numbers lines are missing.",
   };
   yield { block: 'picture', picture: coverageLegend() };
   if (model.sinks.length === 0) yield { block: 'text', text: 'There is no sink.' };
@@ -237,7 +255,10 @@ function* coverage(model: ReportModel): Generator<Block> {
     sink.epochs.filter(({ status }) => status !== 'complete').map((epoch) => ({ sink: sink.sink, epoch })),
   );
   yield unclean.length === 0
-    ? { block: 'text', text: 'Every run of every sink is complete.' }
+    ? {
+        block: 'text',
+        text: `Every run of every sink is complete: no line is missing of those that the sinks numbered.${notWhole(model) > 0 ? ` Even so, ${counted(notWhole(model), 'session')} ${notWhole(model) === 1 ? 'is' : 'are'} not covered whole: a session needs every sink that it requires to have spoken of it, and to account for it.` : ''}`,
+      }
     : {
         block: 'table',
         caption: 'Runs that are not complete, and every number that is missing in them',
@@ -258,13 +279,19 @@ const sinkRow = (sink: ReportSink, isRequired: boolean): readonly Cell[] => [
   optional(sink.kind),
   optional(sink.domain),
   words(isRequired ? 'required' : 'no'),
-  words(sink.keyed ? 'declared' : 'none'),
+  words(sink.keyed ? 'declared' : 'none', ...unsignedText(sink)),
   number(sink.epochs.length + sink.epochsOmitted),
   {
     lines: [figure(sink.epochs.reduce((sum, { lines }) => sum + lines, 0))],
     notes: sink.epochsOmitted > 0 ? [`of ${counted(sink.epochs.length, 'run')}`] : [],
   },
 ];
+
+/** A key that is declared says nothing of lines that were not signed under it. */
+const unsignedText = (sink: ReportSink): readonly string[] => {
+  const unsigned = unsignedLines(sink);
+  return sink.keyed && unsigned > 0 ? [`${counted(unsigned, 'line')} unsigned`] : [];
+};
 
 const chainNotes = ({ lost, branches, miscounted, declared }: ReportSink): readonly string[] => [
   ...(declared ? [] : ['not declared']),

@@ -5,7 +5,7 @@
 
 import type { CoverageStatus } from '@belay/coverage';
 import { CALL_AUTHORITY_LEVELS, type CallAuthorityLevel, SESSION_DISPOSITIONS } from '@belay/receipt';
-import { requiredSinks } from './absence.js';
+import { requiredSinks, unsignedLines } from './absence.js';
 import type {
   AbsenceRow,
   ControlRow,
@@ -352,7 +352,7 @@ function sinkShapes(
 ): { readonly shapes: readonly Shape[]; readonly height: number } {
   const small = [
     `${sink.status}; ${isRequired ? 'required' : 'not required'}`,
-    `${sink.kind ?? 'kind not declared'}, ${sink.keyed ? 'keyed' : 'no key'}`,
+    `${sink.kind ?? 'kind not declared'}, ${sink.keyed ? (unsignedLines(sink) > 0 ? 'keyed, not all signed' : 'keyed') : 'no key'}`,
   ];
   const shapes: Shape[] = [
     { shape: 'sign', x: 2, y: top + 2, size: 10, mark: COVERAGE_MARKS[sink.status] },
