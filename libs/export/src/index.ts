@@ -48,5 +48,4 @@ export type {
   ReportModel,
   ReportSession,
   ReportSink,
-  VerdictCounts,
 } from './report-model.js';

@@ -1,16 +1,7 @@
 import type { CoverageStatus, ProjectPolicy } from '@belay/coverage';
-import type { CallAuthorityLevel, SESSION_DISPOSITIONS } from '@belay/receipt';
+import type { CallAuthorityLevel, SESSION_DISPOSITIONS, VerdictCounts } from '@belay/receipt';
 
 export type DispositionStatus = (typeof SESSION_DISPOSITIONS)[number];
-
-/** Counts of verdicts by status, and of causes by name. */
-export interface VerdictCounts {
-  readonly PASS: number;
-  readonly WARN: number;
-  readonly FAIL: number;
-  readonly UNVERIFIED: number;
-  readonly causes: Readonly<Record<string, number>>;
-}
 
 /** One run of a sink as the report draws it. Times are the collector's, RFC 3339. */
 export interface ReportEpoch {

@@ -11,7 +11,6 @@ import {
   type ReportModel,
   type ReportSession,
   type ReportSink,
-  type VerdictCounts,
 } from '@belay/export';
 import { CALL_AUTHORITY_LEVELS, type CallAuthorityLevel, SESSION_DISPOSITIONS } from '@belay/receipt';
 
