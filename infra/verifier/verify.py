@@ -1756,6 +1756,7 @@ class Evidence:
         self.log, self.session, self.statement = log, session, statement
         self.members = {member["sink"] for member in statement["members"]}
         self.verdicts = [e for e in entries if e.kind == "verdict" and e.sink in self.members]
+        self._citing = None  # verdicts by the call line that they cite
         last = {}  # of an auditor, the last label about the same counts, where it stands
         for index, said in log.labels.get(session, ()):
             if index < log.size:
@@ -1801,7 +1802,7 @@ class Evidence:
                 return "leaf"
         return None
 
-    def replay_fault(self, verdict, call):
+    def replay_fault(self, verdict, names):
         fault = self.verifier_fault(verdict)
         if fault is not None:
             return fault
@@ -1828,7 +1829,7 @@ class Evidence:
             ):
                 return "other"
         named = begun.said.get("call")
-        if named is None or named != ended.said.get("call") or named not in call["calls"]:
+        if named is None or named != ended.said.get("call") or named not in names:
             return "other"
         if pre.attrs.get("phase") in ("post", "close"):
             return "other"
@@ -1841,12 +1842,16 @@ class Evidence:
     def replays(self, call):
         """([(verdict, cited call, status, recorder, domain)] of those that hold, [reason] of those that do not)."""
         own = {index for seen in call["seen"] for index in seen["calls"]}
+        names = set(call["calls"])
         held, reasons = [], []
-        for verdict in self.verdicts:
-            about = verdict.attrs.get("call_index")
-            if about not in own:
-                continue
-            fault = self.replay_fault(verdict, call)
+        if self._citing is None:
+            self._citing = {}
+            for verdict in self.verdicts:
+                self._citing.setdefault(verdict.attrs.get("call_index"), []).append(verdict)
+        citing = [verdict for index in own for verdict in self._citing.get(index, ())]
+        for verdict in sorted(citing, key=lambda each: each.index):
+            about = verdict.attrs["call_index"]
+            fault = self.replay_fault(verdict, names)
             if fault is not None:
                 reasons.append({"reason": "verdict", "index": verdict.index, "fault": fault})
                 continue
@@ -1870,6 +1875,7 @@ def is_replayed(call, held):
 def call_authority(call, evidence, held, rejected):
     """{level, by, reasons} of a call, or of calls that can't be told apart."""
     reasons, sightings = [], []
+    names = set(call["calls"])
 
     def because(reason):
         if reason not in reasons:
@@ -1889,7 +1895,7 @@ def call_authority(call, evidence, held, rejected):
                     or entry.kind != kind
                     or entry.sink != sink
                     or entry.said.get("session") != evidence.session
-                    or entry.said.get("call") not in call["calls"]
+                    or entry.said.get("call") not in names
                 ):
                     because({"reason": "evidence_absent", "index": index})
                     continue

@@ -180,6 +180,7 @@ export function replaysOf(
   reasons: CallAuthorityReason[] = [],
 ): Replay[] {
   const calls = new Set(call.seen.flatMap((seen) => seen.calls));
+  const names = new Set(call.calls);
   const replays: Replay[] = [];
   for (const verdict of evidence.verdicts) {
     const callIndex = verdict.envelope.attrs?.['call_index'];
@@ -190,7 +191,7 @@ export function replaysOf(
     ) {
       continue;
     }
-    const fault = replayFault(verdict, call, evidence);
+    const fault = replayFault(verdict, names, evidence);
     if (fault !== undefined) {
       reasons.push({ reason: 'verdict', index: verdict.line.index, fault });
       continue;
@@ -222,10 +223,10 @@ export function verifierFault({ line, envelope }: SentEntry, standing: Standing)
   return line.conflict === undefined ? undefined : 'conflict';
 }
 
-/** What keeps a verdict from being the statement of a replay of this call. */
+/** What keeps a verdict from being the statement of a replay of the call with these identifiers. */
 function replayFault(
   verdict: SentEntry,
-  call: SeenCall,
+  names: ReadonlySet<string>,
   evidence: SessionEvidence,
 ): VerdictFault | undefined {
   const fault = verifierFault(verdict, evidence.standing);
@@ -248,7 +249,7 @@ function replayFault(
     evidence.members.has(envelope.sink);
   const named = begun.envelope.call;
   if (!own(pre, 'state') || !own(begun, 'call') || !own(ended, 'result')) return 'other';
-  if (named === undefined || named !== ended.envelope.call || !call.calls.includes(named)) return 'other';
+  if (named === undefined || named !== ended.envelope.call || !names.has(named)) return 'other';
   const phase = pre.envelope.attrs?.['phase'];
   if (phase === 'post' || phase === 'close') return 'other';
   if (attrs['pre'] !== undefined && attrs['pre'] !== pre.envelope.attrs?.['state']) return 'other';
@@ -287,6 +288,8 @@ function sightingsOf(
   reasons: CallAuthorityReason[],
 ): Seen[] {
   const sightings: Seen[] = [];
+  // A group of calls that can't be told apart may have as many as the session has lines.
+  const names = new Set(call.calls);
   const said = new Set<string>();
   const because = (reason: CallAuthorityReason): void => {
     const key = JSON.stringify(reason);
@@ -304,7 +307,7 @@ function sightingsOf(
           entry.envelope.kind === kind &&
           entry.envelope.sink === sink &&
           entry.envelope.session === session &&
-          call.calls.includes(entry.envelope.call ?? '');
+          names.has(entry.envelope.call ?? '');
         if (!isIt) {
           because({ reason: 'evidence_absent', index });
           continue;
