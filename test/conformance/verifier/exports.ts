@@ -161,8 +161,10 @@ export class Account {
     const asOf = { size: log.bytes.length, time: new Date(log.now + 60_000).toISOString() };
     const before = (time: string): number => log.entries.filter(({ line }) => line.received < time).length;
     const sessions = [...coverage.sessions].flatMap(({ session }): PeriodSession | [] => {
-      const index = coverage.beganAt(session);
-      const received = log.entries[Math.min(index, log.entries.length - 1)]?.line.received as string;
+      const began = coverage.beganAt(session);
+      // With second stories alone, it is the first of them.
+      const entry = log.entries[began] ?? log.sent().find(({ envelope }) => envelope.session === session);
+      const received = entry?.line.received as string;
       if (received < from || received >= to) return [];
       const digest = this.#last.get(session);
       const receipt = this.#opened.get(session);
@@ -199,7 +201,15 @@ export class Account {
           const { session } = envelope;
           if (session !== undefined && !first.has(session)) first.set(session, line.index);
         }
-        const chosen = [...first].flatMap(([session, index]) => {
+        const coverage = new LogCoverage({ log: ORIGIN });
+        for (const entry of log.entries.slice(0, evaluated)) coverage.apply(entry);
+        for (const [session, named] of first) {
+          // With second stories alone, it is the first of them.
+          const index = coverage.beganAt(session);
+          first.set(session, index < evaluated ? index : named);
+        }
+        const began = [...first].sort(([, a], [, b]) => a - b);
+        const chosen = began.flatMap(([session, index]) => {
           const received = log.entries[index]?.line.received as string;
           const isIn =
             period === undefined

@@ -150,6 +150,11 @@ export class Course {
     return { mode: 'isolated', replays: 2, ...(Object.fromEntries(cited) as object) };
   }
 
+  /** The next entry has the time of the one before, half a second from which the log goes on. */
+  #atOnce(): void {
+    this.log.now = Date.parse(this.log.entries.at(-1)?.line.received as string) - 500;
+  }
+
   #last(kind: string, call?: string): number {
     return this.log.entries.findLastIndex(
       (entry) =>
@@ -162,7 +167,8 @@ export class Course {
   do({ sink: which, what, session, call: word, weak, match, status, lose, wait, n }: Act): void {
     const { log } = this;
     // Now and then several entries of one commit, which share their time.
-    log.now += n % 11 === 0 ? -500 : wait;
+    if (n % 11 === 0) this.#atOnce();
+    else log.now += wait;
     const sink = this.sinks[which] as LogSink;
     const call = word === undefined ? undefined : weak < 2 ? `weak:${keyed(`${word} ${weak}`)}` : keyed(word);
     const said = (kind: string, part = match): Parameters<LogSink['say']>[1] => ({
@@ -262,9 +268,9 @@ export class Course {
         const proxy = this.sinks[0] as LogSink;
         const own = { session, call: keyed(`commit ${n}`) };
         const pre = proxy.say('state', { session, attrs: { state: keyed('s'), phase: 'pre' } });
-        log.now -= 500;
+        this.#atOnce();
         const begun = proxy.say('call', { ...own, match: keyed('args') });
-        if (n % 2 === 0) log.now -= 500;
+        if (n % 2 === 0) this.#atOnce();
         const result = proxy.say('result', { ...own, match: keyed('result') });
         const attrs = { status, ...this.#cite({ pre, call: begun, result }) };
         const by = this.sinks[4] as LogSink;
