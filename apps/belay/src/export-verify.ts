@@ -1,13 +1,13 @@
 /** `belay receipt verify` of a whole export: every check by name, and what the export comes to. */
 
 import { open } from 'node:fs/promises';
-import { type ExaminedExport, verifyExport, type VerifyProgress } from '@belay/export';
+import { type ExaminedExport, PAGES_VERSION, verifyExport, type VerifyProgress } from '@belay/export';
 import { type Pins, ReceiptError, SESSION_DISPOSITIONS } from '@belay/receipt';
 import { readConfig } from './config.js';
 import { badInput } from './exit.js';
 import { checkTable, columns, print, printable, type Style, styleFor } from './output.js';
 import { progressLine } from './progress-line.js';
-import { EXIT_OF, verdictOf } from './receipt-check.js';
+import { EXIT_OF, folded, verdictOf } from './receipt-check.js';
 
 const LOCAL_HEADER = Buffer.from('PK\u0003\u0004');
 const END = Buffer.from('PK\u0005\u0006');
@@ -59,14 +59,14 @@ export async function verifyArchive(path: string, pins: Pins, json: boolean | un
     json,
     { ...report, ...said(examined) },
     () =>
-      `${checkTable(report.checks, style)}\n${verdictOf(report.verdict, style)}\n${summary(examined, style)}`,
+      `${checkTable(folded(report.checks), style)}\n${verdictOf(report.verdict, style)}\n${summary(examined, style)}`,
   );
 }
 
 /** What the export says, as far as its form allowed to read it. */
 function said({ manifest, model }: ExaminedExport): { readonly export?: object } {
   if (manifest === undefined) return {};
-  const { log, project, asOf, request, counts } = manifest;
+  const { log, project, asOf, request, counts, pages } = manifest;
   return {
     export: {
       log: { origin: log.origin, vkey: log.vkey },
@@ -74,6 +74,7 @@ function said({ manifest, model }: ExaminedExport): { readonly export?: object }
       asOf: { size: asOf.size, time: asOf.time },
       request,
       counts,
+      pages: { version: pages, madeAgain: pages === PAGES_VERSION },
       ...(model === undefined
         ? {}
         : { dispositions: model.dispositions, coverage: model.coverage, verdicts: model.verdicts }),
@@ -94,5 +95,11 @@ function summary({ report, manifest, model }: ExaminedExport, style: Style): str
     ['entries', `${counts.entries} included, ${counts.omitted} left out`],
     ['sessions', dispositions.length === 0 ? 'none' : dispositions.join(', ')],
   ];
+  if (manifest.pages !== PAGES_VERSION) {
+    rows.push([
+      'pages',
+      `made by version ${manifest.pages}, not made again: this is version ${PAGES_VERSION}`,
+    ]);
+  }
   return `\n${columns(rows.map(([name, value]) => [style.dim(name.padEnd(8)), printable(value)]))}`;
 }

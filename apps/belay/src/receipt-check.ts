@@ -1,6 +1,8 @@
 /** What the checks of a receipt come to, for the commands that make them. */
 
 import {
+  type CheckResult,
+  NOT_REACHED,
   type Pins,
   ReceiptError,
   type Report,
@@ -34,6 +36,17 @@ export function checked(bytes: Buffer, pins: Pins): Report {
     if (!(error instanceof ReceiptError)) throw error;
     throw badInput(error.code, error.message, undefined, error);
   }
+}
+
+/** The checks with those that were not made as one: what they are and that they were not is all there is to say. */
+export function folded(checks: readonly CheckResult[]): readonly CheckResult[] {
+  const unreached = checks.filter(({ detail }) => detail === NOT_REACHED);
+  if (unreached.length < 2) return checks;
+  const names = unreached.map(({ name }) => name).join(', ');
+  return [
+    ...checks.filter((check) => !unreached.includes(check)),
+    { name: `${unreached.length} more`, status: 'undecided', detail: `${NOT_REACHED}: ${names}` },
+  ];
 }
 
 /** As it is shown to a person. */

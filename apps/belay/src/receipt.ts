@@ -5,6 +5,7 @@ import {
   type AnyReceipt,
   MAX_RECEIPT_BYTES,
   parseAnyReceipt,
+  parsePins,
   type Pins,
   ReceiptError,
   type Report,
@@ -12,8 +13,8 @@ import {
 import type { Command } from 'commander';
 import { readConfig } from './config.js';
 import { badInput } from './exit.js';
-import { checkTable, print, type Style, styleFor } from './output.js';
-import { checked, EXIT_OF, verdictOf } from './receipt-check.js';
+import { checkTable, print, printable, type Style, styleFor } from './output.js';
+import { checked, EXIT_OF, folded, verdictOf } from './receipt-check.js';
 import { register as registerGet } from './receipt-get.js';
 import { receiptPage } from './receipt-page.js';
 import { periodPage, reasonsOf, sessionPage } from './session-page.js';
@@ -49,13 +50,40 @@ interface PinOptions {
 }
 
 async function pinsOf({ key, root }: PinOptions): Promise<Pins> {
-  return {
+  const pins: Pins = {
     ...(key === undefined
       ? {}
       : { key: key.startsWith('@') ? (await readFile(key.slice(1), 'utf8')).trim() : key }),
     ...(root === undefined ? {} : { rootPem: await readFile(root, 'utf8') }),
     now: new Date(),
   };
+  try {
+    parsePins(pins);
+  } catch (error) {
+    if (!(error instanceof ReceiptError)) throw error;
+    throw badInput(
+      error.code,
+      error.message,
+      'For a key in a file: --key @FILE; for a certificate: --root FILE',
+      error,
+    );
+  }
+  return pins;
+}
+
+/** One of them is in every receipt and tlog-proof, and in those that were changed somewhere. */
+const MARKS = ['"payloadType"', '"signatures"', 'tlog-proof@', '\nindex '];
+
+/** Refuses what is no receipt at all: nobody changed it, somebody took the wrong file. */
+function requireReceipt(file: string, bytes: Buffer): void {
+  const name = file === '-' ? 'the input' : file;
+  if (bytes.length === 0) throw badInput('empty', `${name} is empty`);
+  if (bytes.subarray(0, 1).toString('latin1') === '{' || MARKS.some((mark) => bytes.includes(mark))) return;
+  throw badInput(
+    'not_a_receipt',
+    `${name} is neither a receipt nor an export: it begins with ${JSON.stringify(printable(bytes.subarray(0, 16).toString('utf8')))}`,
+    'A receipt is one line of JSON that begins with {, an export is a zip as it was downloaded',
+  );
 }
 
 /** What the receipt claims, if it can be read. */
@@ -86,6 +114,7 @@ async function verify(file: string, options: PinOptions & { readonly json?: bool
   const { isArchive, verifyArchive } = await import('./export-verify.js');
   if (await isArchive(file)) return verifyArchive(file, await pinsOf(options), options.json);
   const bytes = await readInput(file);
+  requireReceipt(file, bytes);
   const report = checked(bytes, await pinsOf(options));
   process.exitCode = EXIT_OF[report.verdict];
   const style = styleFor(readConfig());
@@ -93,12 +122,20 @@ async function verify(file: string, options: PinOptions & { readonly json?: bool
     options.json,
     report,
     () =>
-      `${checkTable(report.checks, style)}\n${verdictOf(report.verdict, style)}\n${paragraph(adviceFor(read(bytes), report))}`,
+      `${checkTable(folded(report.checks), style)}\n${verdictOf(report.verdict, style)}\n${paragraph(adviceFor(read(bytes), report))}`,
   );
 }
 
 async function show(file: string, options: PinOptions & { readonly json?: boolean }): Promise<void> {
+  if (await (await import('./export-verify.js')).isArchive(file)) {
+    throw badInput(
+      'an_export',
+      `${file} is an export, not a receipt`,
+      `belay receipt verify ${file} checks it and says what is in it; its report.html is for reading`,
+    );
+  }
   const bytes = await readInput(file);
+  requireReceipt(file, bytes);
   let receipt;
   try {
     receipt = parseAnyReceipt(bytes);

@@ -1,7 +1,8 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { ExportLog, exampleLog } from '@belay/testkit/export';
+import { PAGES_VERSION } from '@belay/export';
+import { ExportLog, exampleLog, resigned } from '@belay/testkit/export';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { belay } from './command.js';
 
@@ -30,6 +31,16 @@ describe('belay receipt verify, of an export', () => {
     expect(stdout).toMatch(/entries +\d+ included, 0 left out/);
   });
 
+  it('with pages of another version says in the end that they were not made again', async () => {
+    const target = join(scratch, 'newer.zip');
+    await resigned(file, target, world, (opened) => {
+      opened.manifest = { ...opened.manifest, pages: PAGES_VERSION + 1 };
+    });
+    const { code, stdout } = await belay('receipt', 'verify', target, '--key', world.signer.vkey);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(new RegExp(`^pages +made by version ${PAGES_VERSION + 1}, not made again`, 'm'));
+  });
+
   it('against the root, and as one JSON document', async () => {
     const { code, json } = await belay('receipt', 'verify', file, '--root', root, '--json');
     expect(code).toBe(0);
@@ -54,6 +65,16 @@ describe('belay receipt verify, of an export', () => {
       expect({ at, code }).toEqual({ at, code: 1 });
       expect(stdout).toMatch(/FAILED +archive|FAILED +files/);
     }
+    writeFileSync(join(scratch, 'cut'), bytes.subarray(0, bytes.length / 2));
+    const { stdout: cut } = await belay(
+      'receipt',
+      'verify',
+      join(scratch, 'cut'),
+      '--key',
+      world.signer.vkey,
+    );
+    expect(cut).toMatch(/FAILED +archive [^]*cut\s+off[^]*SHA-256\s+with\s+the\s+sender/);
+    expect(cut.match(/undecided/g)).toHaveLength(1);
     expect(await belay('receipt', 'verify', file, '--key', 'nonsense', '--json')).toMatchObject({
       code: 65,
       json: { error: { code: 'pin' } },

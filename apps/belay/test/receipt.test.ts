@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { formatVkey } from '@belay/note';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { tamperings } from '../src/tamper.js';
 import { belay } from './command.js';
@@ -73,9 +74,55 @@ describe('belay receipt verify', () => {
     expect(missing.stderr).toMatch(/no such file/);
   });
 
-  it('a key that is none is bad input', async () => {
-    const { code, json } = await belay('receipt', 'verify', file, '--key', 'nonsense', '--json');
-    expect({ code, json }).toMatchObject({ code: 65, json: { error: { code: 'pin' } } });
+  it('what was never one is bad input, and says what it is', async () => {
+    const wrong = join(scratch, 'wrong');
+    const run = async (command: string, content: string) => {
+      writeFileSync(wrong, content);
+      const { code, stderr } = await belay('receipt', command, wrong);
+      expect(code).toBe(65);
+      return stderr;
+    };
+    for (const command of ['verify', 'show']) {
+      expect(await run(command, '')).toMatch(/wrong is empty/);
+      expect(await run(command, '# Evidence from a log\n')).toMatch(
+        /neither a receipt nor an export: it begins with "# Evidence from "/,
+      );
+    }
+    expect(await run('show', 'PK\u0003\u0004 and more')).toMatch(
+      /an export, not a receipt[^]*belay receipt verify/,
+    );
+  });
+
+  it('with its first byte changed is INVALID, as with any other', async () => {
+    const copy = join(scratch, 'first.json');
+    const bytes = Buffer.from(made.bytes);
+    bytes[0] = (bytes[0] as number) ^ 1;
+    writeFileSync(copy, bytes);
+    const { code, stdout } = await belay('receipt', 'verify', copy, '--key', made.vkey);
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/undecided {2}\d+ more +not reached[^]*subject/);
+  });
+
+  it('under the key of another log says whose it is', async () => {
+    const name = made.vkey.slice(0, made.vkey.indexOf('+'));
+    const run = async (origin: string) =>
+      (await belay('receipt', 'verify', file, '--key', formatVkey(origin, Buffer.alloc(32, 9)))).stdout;
+    expect(await run('other.example/log')).toMatch(/FAILED +trust [^]*of another log,\s+other\.example\/log/);
+    expect(await run(name)).toMatch(/FAILED +trust [^]*both have the same\s+name/);
+  });
+
+  it('a key that is none is bad input, and is told how one looks and how a file is named', async () => {
+    for (const key of [
+      'nonsense',
+      file,
+      made.vkey.replace(/\+[0-9a-f]/, (at) => (at === '+0' ? '+1' : '+0')),
+    ]) {
+      const { code, json } = await belay('receipt', 'verify', file, '--key', key, '--json');
+      expect({ code, json }).toMatchObject({ code: 65, json: { error: { code: 'pin' } } });
+      const { stderr } = await belay('receipt', 'verify', file, '--key', key);
+      expect(stderr).toMatch(/NAME\+8\s+hex\s+digits\+base64/);
+      expect(stderr).toContain('--key @FILE');
+    }
   });
 });
 
@@ -89,9 +136,12 @@ describe('belay receipt show', () => {
     expect(stdout).not.toMatch(/\bVALID\b/);
     expect(stdout).toMatch(/observed: a sink with a declared key/);
     expect(stdout).toMatch(/unverified: no session was judged/);
-    expect(stdout).toMatch(/ 3 .* proxy +result +tool read_file, ok true, ms 3 +sha256:/);
+    expect(stdout).toMatch(/ 3 .* proxy +result\s+tool read_file, ok true, ms 3 +sha256:/);
     expect(stdout).toContain('What this does not prove');
-    for (const line of stdout.split('\n')) expect(line).not.toMatch(/\s$/);
+    for (const line of stdout.split('\n')) {
+      expect(line).not.toMatch(/\s$/);
+      expect(line.length).toBeLessThanOrEqual(80);
+    }
   });
 
   it('with a key, says the verdict and exits with it', async () => {

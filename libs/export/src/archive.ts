@@ -104,9 +104,12 @@ export class ArchiveWriter {
  */
 export async function readArchive(handle: FileHandle, large: number = LARGE): Promise<ArchivedFile[]> {
   const { size } = await handle.stat();
-  if (size < END_SIZE) throw malformed('too short for an archive');
+  if (size < END_SIZE) throw malformed('too short for an archive: it may be cut off');
   const end = await readExactly(handle, size - END_SIZE, END_SIZE);
-  if (end.readUInt32LE(0) !== 0x06054b50) throw malformed('it does not end as an archive does');
+  if (end.readUInt32LE(0) !== 0x06054b50)
+    throw malformed(
+      "it does not end as an archive does: it may be cut off, so compare its size and SHA-256 with the sender's",
+    );
   let tailSize = END_SIZE;
   let at = end.readUInt32LE(16);
   if (at === LARGE) {
@@ -122,12 +125,12 @@ export async function readArchive(handle: FileHandle, large: number = LARGE): Pr
 
   const frame = frameOf(files, large);
   if (frame.at !== at || !frame.tail.equals(tail)) {
-    throw malformed('its directory or end is not what its files make');
+    throw malformed(`its directory or end is not what its files make: ${REPACKED}`);
   }
   for (const [i, { at: begin, bytes }] of frame.headers.entries()) {
     const header = await readExactly(handle, begin, bytes.length);
     if (!header.equals(bytes))
-      throw malformed(`the header of ${(files[i] as Stored).name} is not what it has to be`);
+      throw malformed(`the header of ${(files[i] as Stored).name} is not what it has to be: ${REPACKED}`);
   }
   return files.map((file, i) => {
     const { at: begin, bytes } = frame.headers[i] as Frame['headers'][number];
@@ -271,6 +274,9 @@ function safe(value: bigint): number {
   if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw malformed('a number of no likely size');
   return Number(value);
 }
+
+/** The likeliest reason, where nobody meant harm. */
+const REPACKED = 'changed, or unpacked and packed again?';
 
 function malformed(what: string): ExportError {
   return new ExportError('malformed', `the archive: ${what}`);

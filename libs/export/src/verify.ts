@@ -6,6 +6,7 @@ import { formatStatement } from '@belay/coverage';
 import { MerkleError } from '@belay/merkle';
 import { ed25519Verifier, type NoteVerifier, openCheckpoint } from '@belay/note';
 import {
+  aboutOtherKey,
   chainFault,
   type CheckResult,
   Checks,
@@ -277,7 +278,9 @@ class Verification {
         throw invalid(`the export is of ${log.origin}, not of the log expected`);
       }
       if (vkey !== undefined && vkey !== log.vkey) {
-        throw invalid(`the export is by ${log.vkey}, not by the key pinned`);
+        throw invalid(
+          `the export is by ${log.vkey}, not by the key pinned; ${aboutOtherKey(vkey, log.origin)}`,
+        );
       }
       const { root } = this.#pinned;
       if (root !== undefined && (fault !== undefined || !log.x5c.at(-1)?.equals(root.raw))) {

@@ -50,7 +50,7 @@ export {
   type PeriodSink,
   type PeriodSinkCount,
 } from './period-receipt.js';
-export { parsePins, type Pins } from './pins.js';
+export { aboutOtherKey, parsePins, type Pins } from './pins.js';
 export {
   callReasonText,
   COVERAGE_TEXT,
@@ -64,7 +64,15 @@ export {
   type SessionReason,
   shortCall,
 } from './reason-text.js';
-export { type CheckResult, Checks, type CheckStatus, decided, type Report, type Verdict } from './report.js';
+export {
+  type CheckResult,
+  Checks,
+  type CheckStatus,
+  decided,
+  NOT_REACHED,
+  type Report,
+  type Verdict,
+} from './report.js';
 export {
   type Affirmed,
   type AffirmedCall,

@@ -31,10 +31,25 @@ export function parsePins(pins: Pins): {
   };
 }
 
-function parse<T>(what: string, text: string, read: (text: string) => T): T {
+function parse<T>(what: keyof typeof LOOKS, text: string, read: (text: string) => T): T {
   try {
     return read(text);
   } catch {
-    throw new ReceiptError('pin', `the ${what} pinned is not one`);
+    throw new ReceiptError('pin', `the ${what} pinned is not one: ${LOOKS[what]}`);
   }
+}
+
+/** How what is pinned looks, for who typed it wrong. The digits of a key are a checksum of its name and base64. */
+const LOOKS = {
+  'verifier key':
+    'it looks like NAME+8 hex digits+base64 in one line, and its digits have to fit the rest, so that one wrong letter is noticed',
+  'root certificate': 'it is one certificate in PEM',
+} as const;
+
+/** What another key than the one pinned may be, by its name. */
+export function aboutOtherKey(pinned: string, origin: string): string {
+  const name = pinned.slice(0, pinned.indexOf('+'));
+  return name === origin
+    ? 'both have the same name: the log was made anew with another key, or somebody made one that calls itself so'
+    : `the key pinned is of another log, ${name}`;
 }

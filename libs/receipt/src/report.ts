@@ -16,6 +16,9 @@ export interface Report<Name extends string = string> {
   readonly checks: readonly CheckResult<Name>[];
 }
 
+/** Detail of a check that was not made. */
+export const NOT_REACHED = 'not reached: something it needs failed';
+
 /** Runs named checks in order and keeps what each came to. */
 export class Checks<Name extends string> {
   #names: readonly Name[];
@@ -48,7 +51,7 @@ export class Checks<Name extends string> {
         this.#results.get(name) ?? {
           name,
           status: 'undecided',
-          detail: 'not reached: something it needs failed',
+          detail: NOT_REACHED,
         },
     );
     return { verdict: verdictOf(checks), checks };

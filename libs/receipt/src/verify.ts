@@ -9,7 +9,7 @@ import { type DsseEnvelope, IN_TOTO, parseDsse, preAuthEncoding } from './dsse.j
 import { ReceiptError } from './error.js';
 import { type LogIdentity, type Payload, parsePayload, type PublishedHead, type Subject } from './payload.js';
 import { PERIOD_RECEIPT_TYPE, type PeriodReceipt, readPeriodReceipt } from './period-receipt.js';
-import { type Pins, parsePins } from './pins.js';
+import { aboutOtherKey, type Pins, parsePins } from './pins.js';
 import { Checks, type Report } from './report.js';
 import { readSessionReceipt, SESSION_RECEIPT_TYPE, type SessionReceipt } from './session-receipt.js';
 import { MAX_RECEIPT_BYTES, readReceipt, type Receipt, scopeRange, subjectName } from './statement.js';
@@ -202,8 +202,11 @@ export class ReceiptVerifier {
       if (origin !== undefined && origin !== log.origin) {
         throw new ReceiptError('invalid', `the receipt is of ${log.origin}, not of the log expected`);
       }
-      if (key !== undefined && vkey !== log.vkey) {
-        throw new ReceiptError('invalid', `the receipt is by ${log.vkey}, not by the key pinned`);
+      if (vkey !== undefined && vkey !== log.vkey) {
+        throw new ReceiptError(
+          'invalid',
+          `the receipt is by ${log.vkey}, not by the key pinned; ${aboutOtherKey(vkey, log.origin)}`,
+        );
       }
       if (root !== undefined) {
         if (chain !== undefined || !log.x5c.at(-1)?.equals(root.raw)) {
