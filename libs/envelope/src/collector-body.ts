@@ -195,9 +195,17 @@ const displayName: Rule = (value) =>
     ? undefined
     : 'text of 1 to 200 characters';
 const policy: Rule = (value) =>
-  sha256(value) === undefined || (typeof value === 'object' && value !== null && !Array.isArray(value))
+  sha256(value) === undefined ||
+  (typeof value === 'object' && value !== null && !Array.isArray(value) && hasPlainNumbers(value))
     ? undefined
-    : 'a policy: its digest, or an object';
+    : 'a policy: its digest, or an object whose numbers are integers up to 2^53 - 1';
+
+/** JSON of our own has one text for each number that is an integer; of others, not every reader has the same. */
+function hasPlainNumbers(value: unknown): boolean {
+  if (typeof value === 'number') return Number.isSafeInteger(value);
+  return typeof value !== 'object' || value === null || Object.values(value).every(hasPlainNumbers);
+}
+
 /** Exactly as the collector's line has its time, so that one moment has one text. */
 const moment: Rule = (value) =>
   time(value) === undefined && /\.\d{3}Z$/.test(value as string)

@@ -228,6 +228,14 @@ describe('statements of the collector', () => {
     ],
     ['a policy that is an object', { ...STATED, type: 'session', session: 's', policy: {} }],
     [
+      'a policy with half a day',
+      { kind: 'policy.set', v: 1, policy: { retain: [{ days: 0.5 }] }, by: ADMIN },
+    ],
+    [
+      'a policy with too great a number',
+      { kind: 'policy.set', v: 1, policy: { heartbeat: 2 ** 53 }, by: ADMIN },
+    ],
+    [
       'an event that supersedes',
       { ...RECEIPT, scope: { type: 'event', index: 3 }, supersedes: STATED.policy },
     ],

@@ -12,7 +12,12 @@ import {
   type ReportSession,
   type ReportSink,
 } from '@belay/export';
-import { CALL_AUTHORITY_LEVELS, type CallAuthorityLevel, SESSION_DISPOSITIONS } from '@belay/receipt';
+import {
+  CALL_AUTHORITY_LEVELS,
+  type CallAuthorityLevel,
+  SESSION_DISPOSITIONS,
+  type VerdictCounts,
+} from '@belay/receipt';
 
 const DAY = 86_400_000;
 const START = Date.UTC(2026, 7, 31, 6, 0, 0);
