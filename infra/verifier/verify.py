@@ -2432,7 +2432,7 @@ class Archive:
             raise Malformed("too short for a zip")
         end = self._read(size - 22, 22)
         if end[:4] != b"PK\x05\x06":
-            raise Malformed("it does not end as a zip without a comment does")
+            raise Malformed("it does not end as a zip without a comment does: it may be cut off, so compare its size and SHA-256 with the sender's")
         count, directory_size, directory = struct.unpack("<HII", end[10:20])
         tail = size - 22
         if directory == LARGE:
@@ -2442,7 +2442,7 @@ class Archive:
             record = self._read(tail, 56)
             directory_size, directory = struct.unpack("<QQ", record[40:56])
         if not 1 <= count <= len(FILES) + 1 or directory_size > 65536 or directory + directory_size != tail:
-            raise Malformed("its directory is not where it has to be")
+            raise Malformed("its directory is not where it has to be: changed, cut off, or packed again?")
         self.files = {}
         self._walk(self._read(directory, directory_size), count)
         names = list(self.files)
@@ -2453,7 +2453,7 @@ class Archive:
         for name, (offset, length, crc) in self.files.items():
             local, central = _headers(name, length, crc, at)
             if offset != at or self._read(at, len(local)) != local:
-                raise Malformed("the header of %s is not in its one form" % name)
+                raise Malformed("the header of %s is not in its one form: changed, or unpacked and packed again?" % name)
             headers.append(central)
             self.files[name] = (at + len(local), length, crc)
             at += len(local) + length
@@ -2624,6 +2624,13 @@ class Progress:
             sys.stderr.write("\r\x1b[K")
 
 
+NOT_REACHED = "not reached"
+
+
+def printable(text):
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
 class Verification:
     def __init__(self, path, pinned_key, pinned_root, pinned_origin, now, progress):
         self.path = path
@@ -2655,12 +2662,41 @@ class Verification:
         return None
 
     def report(self):
-        found = [(name,) + self.found.get(name, ("undecided", "not reached")) for name in CHECKS]
+        found = [(name,) + self.found.get(name, ("undecided", NOT_REACHED)) for name in CHECKS]
         # Details may repeat what the export says, which is not to move anyone's cursor.
-        checks = [(name, status, "".join(c if c.isprintable() else "?" for c in detail)) for name, status, detail in found]
+        checks = [(name, status, printable(detail)) for name, status, detail in found]
         statuses = {status for _, status, _ in checks}
         verdict = "INVALID" if "failed" in statuses else "INDETERMINATE" if "undecided" in statuses else "VALID"
         return verdict, checks
+
+    def summary(self):
+        """What the export says, (name, text) each, once it was found not to be false: empty otherwise."""
+        if any(self.found.get(name, ("undecided",))[0] == "failed" for name in CHECKS) or "tables" not in self.found:
+            return []
+        last = {receipt.session: receipt.came_to for receipt in self.receipts if receipt.session is not None}
+        counts = [(status, sum(1 for each in last.values() if each == status)) for status in DISPOSITIONS]
+        sessions = ["%d %s" % (count, status) for status, count in counts if count]
+        without = self.counts["sessions"] - len(last)
+        if without:
+            sessions.append("%d without a receipt" % without)
+        asked = "everything"
+        if self.asked == "sessions":
+            asked = "%d sessions by name" % len(self.request["sessions"])
+        elif self.asked == "period":
+            asked = "sessions that began from %(from)s to before %(to)s" % self.request["period"]
+        pages = "report.html, report.pdf, README.md, LIMITATIONS.md, controls.* and oscal.json"
+        if self.pages != PAGES:
+            pages = "events.csv, sessions.csv, " + pages
+        rows = [
+            ("project", "%s (%s)" % (self.project["name"], self.project["id"])),
+            ("log", self.origin),
+            ("scope", asked),
+            ("as of", "%d entries, %s" % (self.size, self.as_of["time"])),
+            ("entries", "%d included, %d left out" % (self.counts["entries"], self.counts["omitted"])),
+            ("sessions", ", ".join(sessions) or "none"),
+            ("pages", "made by version %d, not made again: %s are held to their signed digests" % (self.pages, pages)),
+        ]
+        return [(name, printable(text)) for name, text in rows]
 
     def verify(self):
         try:
@@ -2779,7 +2815,9 @@ class Verification:
             raise Malformed("it is of the log %s" % self.origin)
         if self.pinned_key is not None:
             if self.pinned_key != self.vkey:
-                raise Malformed("it is signed by another key than yours")
+                name = self.pinned_key.split("+")[0]
+                same = "yours has the same name: the log was made anew with another key, or somebody made one that calls itself so"
+                raise Malformed("it is signed by another key than yours; %s" % (same if name == self.origin else "yours is of another log, %s" % name))
             pins.append("the key is yours")
         if self.pinned_root is not None:
             if self.found["chain"][0] == "failed" or not self.x5c or self.x5c[-1] != self.pinned_root:
@@ -3174,11 +3212,11 @@ class Receipt:
             v.no_openssl = True
         self.scope = jcs(made["scope"])
         self.supersedes = made.get("supersedes")
-        self.session = self.period = self.stated = self.statement = None
+        self.session = self.period = self.stated = self.statement = self.came_to = None
         covered = made["coverage"]
         if kind == SESSION_TYPE:
             members(covered, _COVERAGE_MEMBERS, {"began": _is_object}, "coverage")
-            self.session = made["scope"]["session"]
+            self.session, self.came_to = made["scope"]["session"], made["disposition"].get("status")
             self.stated, self.statement = covered["index"], covered["statement"]
             if not covered["size"] <= self.stated < self.size:
                 raise Malformed("%s does not stand on its statement" % what)
@@ -3807,6 +3845,19 @@ class Walk:
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+def read_key(given):
+    """A verifier key: itself, or `@` and the name of a file that has it."""
+    text = given
+    if given.startswith("@"):
+        with open(given[1:], "rb") as file:
+            text = file.read(4096).decode("utf-8", "replace").strip()
+    try:
+        return Key(text).text
+    except Malformed as error:
+        what = "a key looks like NAME+8 hex digits+base64 in one line, and its digits fit the rest; for a file: --key @FILE"
+        raise Malformed("%s: %s" % (error, what)) from None
+
+
 def read_root(path):
     """DER of the one certificate of a PEM file."""
     with open(path, "rb") as file:
@@ -3829,7 +3880,7 @@ class Usage(argparse.ArgumentParser):
 def main():
     usage = Usage(prog="verify.py", description="Checks an export of a Belay log, offline.")
     usage.add_argument("export", metavar="EXPORT.zip")
-    usage.add_argument("--key", metavar="VKEY", help="the log's verifier key, as you know it")
+    usage.add_argument("--key", metavar="VKEY", help="the log's verifier key, as you know it, or @FILE")
     usage.add_argument("--root", metavar="ROOT.pem", help="the root certificate, as you know it; with --origin")
     usage.add_argument("--origin", metavar="ORIGIN", help="the log that you expect")
     usage.add_argument("--json", action="store_true", help="one JSON object on standard output")
@@ -3838,10 +3889,14 @@ def main():
     if given.root is not None and given.origin is None:
         usage.error("--root vouches for many logs: say with --origin which one you expect")
     try:
-        key = None if given.key is None else Key(given.key).text
+        key = None if given.key is None else read_key(given.key)
         root = None if given.root is None else read_root(given.root)
-        if not os.path.isfile(given.export):
+        if os.path.isdir(given.export):
+            raise Malformed("%s is a folder: give the zip as it came, not unpacked" % given.export)
+        if not os.path.exists(given.export):
             raise Malformed("no such file: %s" % given.export)
+        if not os.path.isfile(given.export):
+            raise Malformed("%s is not a file" % given.export)
         progress = Progress(given.quiet or given.json)
         made = Verification(given.export, key, root, given.origin, int(clock.time() * 1000), progress)
     except (Malformed, OSError) as error:
@@ -3851,9 +3906,17 @@ def main():
         print(json.dumps({"verdict": verdict, "checks": [dict(zip(("name", "status", "detail"), each)) for each in checks]}))
     else:
         if not given.quiet:
+            missed = [name for name, _, detail in checks if detail == NOT_REACHED]
             for name, status, detail in checks:
-                print("%-10s  %-9s  %s" % (name, status, detail))
-            print("not made: report.html, report.pdf, README.md, LIMITATIONS.md, controls.* and oscal.json are held to their signed digests only")
+                if len(missed) < 2 or detail != NOT_REACHED:
+                    print("%-10s  %-9s  %s" % (name, status, detail))
+            if len(missed) > 1:
+                print("%-10s  %-9s  %s: %s" % ("%d more" % len(missed), "undecided", NOT_REACHED, ", ".join(missed)))
+            said = made.summary()
+            if said:
+                print()
+            for name, text in said:
+                print("%-10s  %s" % (name, text))
         print(verdict)
     return {"VALID": 0, "INVALID": 1, "INDETERMINATE": 2}[verdict]
 
