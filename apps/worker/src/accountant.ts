@@ -86,11 +86,20 @@ export class Accountant {
 
   async #visitAll(failures: unknown[]): Promise<void> {
     const waiting = await this.waiting();
+    const under = new Set<number>();
     const visiting = Array.from({ length: LOGS_AT_ONCE }, async () => {
       for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
         this.#sweeping = this.#parts.now();
+        under.add(next.log);
         const more = await this.visit(next).catch((error: unknown) => void failures.push(error));
-        if (more === true) waiting.push(next);
+        under.delete(next.log);
+        if (more !== true) continue;
+        // One with much to do ends no sweep for long: whoever came since has its turn before it.
+        const known = new Set([next, ...waiting].map(({ log }) => log));
+        for (const log of await this.waiting()) {
+          if (!known.has(log.log) && !under.has(log.log)) waiting.unshift(log);
+        }
+        waiting.push(next);
       }
     });
     await Promise.all(visiting);

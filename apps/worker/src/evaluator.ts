@@ -52,8 +52,11 @@ const ENTRIES_A_SECOND = 5_000;
 /** How many times as long as it took to judge a session it is left alone after that, and from how long on. */
 const RESTS = 10;
 const SHORTEST_REST_MS = 1_000;
-/** Sessions that are left alone, in memory; past it those whose time is over are forgotten. */
-const MOST_RESTING = 10_000;
+/** Receipts of a session after which each further one is followed by twice the rest, from a second on, to so much. */
+const FREE_RECEIPTS = 4;
+const LONGEST_REST_MS = 10 * 60_000;
+/** Sessions of which that is remembered; past it the ones that were judged longest ago are forgotten. */
+const MOST_RESTING = 20_000;
 
 export interface EvaluatorParts {
   readonly collector: Pick<CollectorApi, 'record' | 'issue'>;
@@ -90,10 +93,11 @@ interface Judged {
 export class Evaluator {
   readonly #parts: EvaluatorParts;
   /**
-   * Until when long sessions are left alone, by log and session. Without it whoever adds a line a second to one has the
-   * worker to himself, and each line costs a statement on all of them.
+   * Until when sessions are left alone, by log and session, and how many receipts each got of late. Without it whoever
+   * adds a line a second to a long one has the worker to himself, and a sink that falls silent and speaks by turns has
+   * receipts of all its open sessions made for ever.
    */
-  readonly #resting = new Map<string, number>();
+  readonly #resting = new Map<string, { readonly until: number; readonly receipts: number }>();
 
   constructor(parts: EvaluatorParts) {
     this.#parts = parts;
@@ -183,9 +187,9 @@ export class Evaluator {
         continue;
       }
       const key = `${turn.log.log} ${row.session}`;
-      const resting = this.#resting.get(key) ?? 0;
-      if (!force && resting > now.getTime()) {
-        await turn.postpone(lane.fence, [row.session], new Date(resting));
+      const until = this.#resting.get(key)?.until ?? 0;
+      if (!force && until > now.getTime()) {
+        await turn.postpone(lane.fence, [row.session], new Date(until));
         continue;
       }
       let facts: SessionFacts | undefined;
@@ -193,7 +197,6 @@ export class Evaluator {
       let isNews: boolean;
       try {
         facts = await this.#derive(turn, lane, row, asOf);
-        if (facts !== undefined) this.#rest(key, facts.evidence.entries);
         last = await turn.lastReceipt(`session:${row.session}`);
         isNews =
           facts !== undefined &&
@@ -213,6 +216,7 @@ export class Evaluator {
         await turn.postpone(lane.fence, [row.session], new Date(now.getTime() + A_WHILE_MS));
         continue;
       }
+      this.#rest(key, facts.evidence.entries, isNews);
       if (!isNews) {
         // Of one that is judged again and again while it goes on, the next time is later the longer it takes.
         const isOpen = facts.judgement.disposition.status === 'open';
@@ -232,14 +236,23 @@ export class Evaluator {
     return left;
   }
 
-  #rest(key: string, entries: number): void {
-    const ms = (entries / ENTRIES_A_SECOND) * 1_000 * RESTS;
-    if (ms < SHORTEST_REST_MS) return;
+  #rest(key: string, entries: number, isNews: boolean): void {
     const now = this.#parts.now();
-    if (this.#resting.size >= MOST_RESTING) {
-      for (const [one, until] of this.#resting) if (until <= now) this.#resting.delete(one);
+    const before = this.#resting.get(key);
+    const isLongAgo = before === undefined || before.until + LONGEST_REST_MS < now;
+    const receipts = (isLongAgo ? 0 : before.receipts) + (isNews ? 1 : 0);
+    const long = (entries / ENTRIES_A_SECOND) * 1_000 * RESTS;
+    const often = receipts > FREE_RECEIPTS ? 1_000 * 2 ** (receipts - FREE_RECEIPTS - 1) : 0;
+    this.#resting.delete(key);
+    this.#resting.set(key, {
+      until: now + Math.max(long < SHORTEST_REST_MS ? 0 : long, Math.min(often, LONGEST_REST_MS)),
+      receipts,
+    });
+    if (this.#resting.size <= MOST_RESTING) return;
+    for (const oldest of this.#resting.keys()) {
+      this.#resting.delete(oldest);
+      break;
     }
-    this.#resting.set(key, now + ms);
   }
 
   /** Undefined, and said, for a session that is too large to be judged. */

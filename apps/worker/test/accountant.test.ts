@@ -209,6 +209,66 @@ describe('what waits', () => {
   });
 });
 
+describe('a session that comes to something else again and again', () => {
+  it('has a few receipts, and then one only now and then', async () => {
+    const session = await talk();
+    const clock = { ms: Date.now() + 5_000 };
+    const accountant = worker({}, () => clock.ms - Date.now());
+    await looked(accountant, session);
+    for (let turn = 0; turn < 40; turn++) {
+      await tenant
+        .asAuditor('post', tenant.path('/labels'))
+        .send({ session, says: turn % 2 === 0 ? 'violated' : 'not_violated' })
+        .expect(201);
+      clock.ms += 2_000;
+      await accountant.sweep();
+    }
+    const { issued } = await said(session);
+    expect(issued).toBeGreaterThan(4);
+    expect(issued).toBeLessThan(12);
+    // What it came to last is said in the end.
+    clock.ms += 600_000;
+    expect(await looked(accountant, session)).toMatchObject({ disposition: 'unverified' });
+  });
+});
+
+describe('a log with much to do', () => {
+  it('keeps no other one waiting that comes meanwhile', async () => {
+    const other = await Tenant.create(tenant.service, 'later');
+    await worker().sweep();
+    let clock = Date.now();
+    const takenIn: number[] = [];
+    const slow = worker(
+      {
+        record: async (request) => {
+          takenIn.push(
+            (
+              (
+                await pool.query(
+                  `select coalesce(max(through), 0) as n from reconciled join logs using (log) where project = $1`,
+                  [other.project.project],
+                )
+              ).rows[0] as { n: number }
+            ).n,
+          );
+          if (takenIn.length === 1) {
+            await other.append(other.sink('a').lines(1));
+            await talk();
+          }
+          // Its turn is over, and there is more to do.
+          clock += 3_000;
+          return parts.collector.service.record(request);
+        },
+      },
+      () => clock - Date.now(),
+    );
+    await talk();
+    await slow.sweep();
+    expect(takenIn).toHaveLength(2);
+    expect(takenIn[1]).toBe((takenIn[0] as number) + 1);
+  });
+});
+
 describe('time alone', () => {
   it('makes a sink silent that is required and says nothing, and its epoch unclosed at last', async () => {
     const other = await StatingSink.declare(tenant, 'other');
