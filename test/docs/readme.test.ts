@@ -35,7 +35,7 @@ const SECTIONS: readonly (readonly [title: string, says: readonly RegExp[]])[] =
       /integrity: attested \d+\/\d+/,
       /✓ PASS +turn 1 +write_file/,
       /Receipt for entry \d+ +VALID/,
-      /verifier +verdict +status PASS/,
+      /verifier +verdict\s+status PASS/,
     ],
   ],
 ];

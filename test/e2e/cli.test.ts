@@ -366,10 +366,46 @@ describe('what sessions come to', () => {
     const page = await machine.belay(['sessions', digits], asAuditor());
     expect(page).toMatchObject({ code: 2 });
     expect(page.stdout).toMatch(/hook \(required\) complete/);
+    // Why, by the receipt, and nothing wider than a terminal.
+    expect(page.stdout).toMatch(/why +call [0-9a-f]{12} was not run again, only observed: no two trust\n/);
+    expect(Math.max(...page.stdout.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80);
+    const listed = await machine.belay(['sessions'], asAuditor());
+    expect(listed.stdout).toMatch(new RegExp(`^${digits}[0-9a-f]{4}… .* unverified +complete +1$`, 'm'));
+    expect(Math.max(...listed.stdout.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80);
     expect(await asked('sessions', 'abcdef01')).toMatchObject({
       code: 65,
       json: { error: { code: 'not_found' } },
     });
+  });
+
+  it('belay label of a session that the log does not know is refused, and those near it are told', async () => {
+    const digits = session.slice('hmac-sha256:'.length, 'hmac-sha256:'.length + 12);
+    for (const [wrong, near] of [
+      ['nope', 'Which ones there are: belay sessions'],
+      [`${digits.slice(0, 8)}x`, `Near it: ${digits}. All: belay sessions`],
+    ] as const) {
+      expect(await asked('label', wrong, '--says', 'violated')).toMatchObject({
+        code: 65,
+        json: { error: { code: 'not_found', next: near } },
+      });
+    }
+    expect((await asked('label')).json['labels']).toEqual([]);
+  });
+
+  it('belay verify --attest refuses before it runs where its verdicts would count for nothing', async () => {
+    const unkeyed = await machine.belay(['verify', '--attest', 'no-such-trace'], { BELAY_URL: url });
+    expect(unkeyed).toMatchObject({ code: 65 });
+    expect(unkeyed.stderr).toMatch(/the sink verifier has no key on this machine: .* none would count/);
+    expect(unkeyed.stderr).toMatch(/belay sink declare verifier --kind verifier .*--generate-key/);
+    const keyed = await machine.belay(['verify', '--attest', '--sink', 'hook', 'no-such-trace'], {
+      BELAY_URL: url,
+    });
+    expect(keyed).toMatchObject({ code: 65 });
+    expect(keyed.stderr).toMatch(/the token is one of role sink/);
+    const anyway = await machine.belay(['verify', '--attest', '--unsigned', 'no-such-trace'], {
+      BELAY_URL: url,
+    });
+    expect(anyway.stderr).toContain('no-such-trace is not there');
   });
 
   it('belay label: an entry of the log, and the session is violated', async () => {
@@ -403,6 +439,13 @@ describe('what sessions come to', () => {
     expect(await machine.belay(['receipt', 'get', '--period', '2020..2019'], asAuditor())).toMatchObject({
       code: 64,
     });
+    const beyond = await machine.belay(['receipt', 'get', '--range', '0..9000'], asAuditor());
+    expect(beyond).toMatchObject({ code: 65 });
+    expect(beyond.stderr).toMatch(/the log has \d+ entries, 0 to \d+: none is numbered 9000/);
+    const none = join(machine.root, 'none.json');
+    expect(await asked('receipt', 'get', '--period', '2001..2002', '-o', none)).toMatchObject({ code: 0 });
+    const shown = await machine.belay(['receipt', 'show', none]);
+    expect(shown.stdout).toMatch(/NOTHING IN IT +no line was received in it/);
   });
 
   it('belay export: made, brought here, listed, removed', async () => {
@@ -410,6 +453,10 @@ describe('what sessions come to', () => {
     const made = await asked('export', 'create', '--session', session, '-o', file);
     expect(made).toMatchObject({ code: 0, json: { state: 'done', file } });
     const { id, bytes } = made.json as { id: string; bytes: number };
+    expect(statSync(file).size).toBe(bytes);
+    // What is there is somebody's evidence.
+    const over = ['export', 'create', '--run', RUN, '-o', file];
+    expect(await asked(...over)).toMatchObject({ code: 65, json: { error: { code: 'exists' } } });
     expect(statSync(file).size).toBe(bytes);
     expect(await machine.belay(['receipt', 'verify', file, '--key', project.vkey])).toMatchObject({
       code: 0,
@@ -424,7 +471,7 @@ describe('what sessions come to', () => {
     expect(await asked('export', 'cancel', id)).toMatchObject({ code: 0 });
     expect(await asked('export', 'download', id, '-o', again)).toMatchObject({ code: 65 });
     expect(await asked('export', 'status', 'exp_01jd0000000000000000000000')).toMatchObject({ code: 65 });
-    expect(await asked('export', 'create', '--session', 'nope', '-o', again)).toMatchObject({
+    expect(await asked('export', 'create', '--session', 'nope')).toMatchObject({
       code: 65,
       json: { error: { code: 'not_found', next: expect.stringContaining('belay sessions') as string } },
     });

@@ -40,7 +40,7 @@ function say(text: string): void {
 const chapter = (title: string): void => say(`\n  ${style.bold(title)}`);
 
 async function step<T>(title: string, work: () => Promise<T>): Promise<T> {
-  process.stdout.write(`    ${title.padEnd(70, ' ')}`);
+  process.stdout.write(`    ${title.padEnd(68, ' ')}  `);
   const began = performance.now();
   const result = await work();
   say(style.dim(`${((performance.now() - began) / 1_000).toFixed(1)} s`));
@@ -330,7 +330,7 @@ async function demo(): Promise<void> {
     );
     endBackground = () => backgroundEnded(state, project.origin, true);
     const of = ['--project', project.project, '--url', url];
-    await step('a key for the hook; a session needs every line of both', async () => {
+    await step('a key for the hook; a session needs every line of proxy and hook', async () => {
       const keyed = ['--kind', 'hook', '--domain', 'workstation', '--generate-key'];
       await machine.belay(admin, ['sink', 'declare', 'hook', ...keyed, ...of]);
       const file = join(scratch, 'policy.json');
@@ -366,7 +366,7 @@ async function demo(): Promise<void> {
       () => drive({ ...usual, options: [...boundary, '--attest-first=10000'], session: honest }),
     );
     const gone = await step(
-      `wednesday: ${hushed.calls.length} calls, no network; a line is taken out before it is sent`,
+      `wednesday: ${hushed.calls.length} calls, offline; a line is taken out before it is sent`,
       async () => {
         await backgroundEnded(state, project.origin, false);
         const offline = { ...own, BELAY_URL: 'http://127.0.0.1:9' };
@@ -442,13 +442,20 @@ async function demo(): Promise<void> {
       sayEntry(failed);
       say(
         style.dim(
-          `  with what each session came to as a whole: ${found.map(({ tally }) => statusCounts(tally)).join('; ')}`,
+          `  each session as a whole gets a verdict too: ${[day, habits, honest].map(({ run: id }, at) => countsText(id, [first, second, third][at] as Verification)).join('; ')}`,
         ),
       );
     }
 
     const auditor = { ...own, BELAY_AUDITOR_KEY: project.auditor.credential, BELAY_URL: url };
-    chapter('Account: what each session comes to, by whether every line of both sinks is there');
+    chapter('Account: what each session comes to, by whether every line of its sinks is there');
+    say(
+      style.dim(
+        contained
+          ? '  The policy requires every line of proxy and hook; the verifier counts because it spoke of it.'
+          : '  The policy requires every line of proxy and hook.',
+      ),
+    );
     const expected = contained
       ? (['violated', 'affirmed', 'incomplete'] as const)
       : (['unverified', 'unverified', 'incomplete'] as const);

@@ -12,6 +12,7 @@ import { moment } from './option-values.js';
 import { columns, print, printable, type Style, styleFor, writeOut } from './output.js';
 import { type ProgressLine, progressLine } from './progress-line.js';
 import { givenSession, knownName, type SessionChoice, sessionChoice } from './session-name.js';
+import { pageWidth } from './text-width.js';
 
 /** Milliseconds between two looks at a job: short at first, since most are. */
 const FIRST_LOOK = 100;
@@ -197,8 +198,10 @@ async function list(options: AuditorOptions): Promise<void> {
       : columns(
           exports.map((job) => [
             job.id,
-            `${stateText(job, style)}  ${job.created}  ${requestText(job)}${job.bytes === undefined ? '' : `  ${sizeText(job.bytes)}`}`,
+            `${stateText(job, style)}  ${minute(job.created)}  ${requestText(job)}${job.bytes === undefined ? '' : `, ${sizeText(job.bytes)}`}`,
           ]),
+          '',
+          pageWidth(),
         ),
   );
 }
@@ -247,12 +250,15 @@ function stateText({ state, phase, done, total }: ExportJob, style: Style): stri
 function requestText({ request: { period, sessions, oscal } }: ExportJob): string {
   const what =
     period !== undefined
-      ? `sessions from ${period.from} to ${period.to}`
+      ? `sessions from ${minute(period.from)} to ${minute(period.to)}`
       : sessions !== undefined
         ? `${sessions.length} ${sessions.length === 1 ? 'session' : 'sessions'}`
         : 'the whole log';
   return oscal === true ? `${what}, with OSCAL` : what;
 }
+
+/** A time as a list shows it. */
+const minute = (time: string): string => time.slice(0, 16).replace('T', ' ');
 
 function sizeText(bytes: number): string {
   if (bytes < 1_000) return `${bytes} bytes`;

@@ -1,5 +1,6 @@
 import type { CheckResult } from '@belay/receipt';
 import type { CliConfig } from './config.js';
+import { columnsOf, padded, wrapped } from './text-width.js';
 
 /** Colours for a terminal; plain text elsewhere. */
 export interface Style {
@@ -48,10 +49,18 @@ export async function print(json: boolean | undefined, value: unknown, text: () 
   await writeOut(json ? `${JSON.stringify(value, null, 2)}\n` : text());
 }
 
-/** Two columns, the first as wide as its widest cell. */
-export function columns(rows: readonly (readonly [string, string])[], indent = ''): string {
-  const width = Math.max(0, ...rows.map(([left]) => left.length));
-  return rows.map(([left, right]) => `${indent}${left.padEnd(width)}  ${right}\n`).join('');
+/** Two columns, the first as wide as its widest cell; the second folded where a width is given. */
+export function columns(rows: readonly (readonly [string, string])[], indent = '', width?: number): string {
+  const first = Math.max(0, ...rows.map(([left]) => columnsOf(left)));
+  const room = width === undefined ? Infinity : width - indent.length - first - 2;
+  return rows
+    .map(([left, right]) => {
+      const lines = columnsOf(right) <= room ? [right] : wrapped(right, room, '').trimEnd().split('\n');
+      return lines
+        .map((line, at) => `${indent}${padded(at === 0 ? left : '', first)}  ${line}`.trimEnd() + '\n')
+        .join('');
+    })
+    .join('');
 }
 
 /** One line per check: what it came to, its name, what was found. */

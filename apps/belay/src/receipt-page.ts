@@ -11,8 +11,10 @@ import {
   type Witness,
 } from '@belay/receipt';
 import { columns, printable, type Style } from './output.js';
+import { columnsOf, fitted, pageWidth, wrapped } from './text-width.js';
 
-export const WIDTH = 100;
+/** Columns that a page takes: longer lines than this are tiring to read. */
+export const WIDTH = Math.min(100, pageWidth());
 /** Rows of the table; a longer receipt shows its ends. */
 const MAX_ROWS = 60;
 
@@ -21,7 +23,7 @@ export const wrap = (text: string, width: number, indent: string): string => {
   const lines: string[] = [];
   let line = '';
   for (const word of text.split(' ')) {
-    if (line !== '' && line.length + 1 + word.length > width) {
+    if (line !== '' && columnsOf(line) + 1 + columnsOf(word) > width) {
       lines.push(line);
       line = word;
     } else line = line === '' ? word : `${line} ${word}`;
@@ -53,15 +55,21 @@ export function receiptPage(receipt: Receipt, report: Report | undefined, style:
   ];
   return [
     heading(title, report, style),
-    columns(
-      facts.map(([name, value]) => [style.dim(name.padEnd(11)), printable(value)]),
-      '  ',
-    ),
+    factTable(facts, style),
     `\n  ${style.bold('What was recorded')}\n`,
     table(receipt.entries, style),
     sentences(NOT_PROVEN, style),
     footer(report, style),
   ].join('');
+}
+
+/** Names and values; long values are folded. */
+export function factTable(facts: readonly (readonly [string, string])[], style: Style): string {
+  return columns(
+    facts.map(([name, value]) => [style.dim(name.padEnd(11)), printable(value)]),
+    '  ',
+    WIDTH,
+  );
 }
 
 const MEANING = {
@@ -70,8 +78,10 @@ const MEANING = {
 } as const;
 
 /** The title with the verdict at the right. */
-export function heading(title: string, report: Report | undefined, style: Style): string {
-  const between = ' '.repeat(Math.max(2, WIDTH - 2 - title.length - verdictText(report).length));
+export function heading(whole: string, report: Report | undefined, style: Style): string {
+  const room = WIDTH - 4 - verdictText(report).length;
+  const title = fitted(whole, room);
+  const between = ' '.repeat(2 + room - columnsOf(title));
   return `\n  ${style.bold(title)}${between}${verdict(report, style)}\n  ${style.dim('─'.repeat(WIDTH - 2))}\n`;
 }
 
@@ -110,7 +120,11 @@ function table(entries: readonly Buffer[], style: Style): string {
   const widths = [0, 1, 2, 3].map((at) => Math.max(0, ...rows.map((row) => (row[at] ?? '').length)));
   const lines = rows.map(([index = '', time = '', who = '', kind = '', rest = '']) => {
     const cells = `  ${index.padStart(widths[0] ?? 0)}  ${style.dim(time.padEnd(widths[1] ?? 0))}  ${who.padEnd(widths[2] ?? 0)}  ${kind.padEnd(widths[3] ?? 0)}`;
-    return `${cells}  ${rest}`.trimEnd();
+    const line = `${cells}  ${rest}`.trimEnd();
+    // What does not fit goes below, as what it belongs to.
+    return columnsOf(line) <= WIDTH
+      ? line
+      : `${cells.trimEnd()}\n${wrapped(rest, WIDTH, ' '.repeat((widths[0] ?? 0) + 6)).trimEnd()}`;
   });
   if (long) lines.splice(half, 0, style.dim(`  ... ${entries.length - 2 * half} more ...`));
   return `${lines.join('\n')}\n`;
@@ -159,10 +173,10 @@ function brief(members: object): string {
 /** What was checked, and what came of it. */
 export function footer(report: Report | undefined, style: Style): string {
   if (report === undefined) {
-    return `\n  ${style.warn('Nothing on this page was checked.')} Check it: belay receipt verify FILE --key VKEY\n\n`;
+    return `\n  ${style.warn('Nothing on this page was checked.')} To check it:\n  belay receipt verify FILE --key VKEY\n\n`;
   }
   const failed = report.checks.filter(({ status }) => status !== 'ok');
   if (failed.length === 0)
     return `\n  All ${report.checks.length} checks passed against the key you gave.\n\n`;
-  return `\n${failed.map(({ name, status, detail }) => `  ${status}  ${name}: ${printable(detail)}\n`).join('')}\n`;
+  return `\n${failed.map(({ name, status, detail }) => `  ${wrap(`${status}  ${name}: ${printable(detail)}`, WIDTH - 4, '    ')}\n`).join('')}\n`;
 }

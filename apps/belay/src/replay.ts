@@ -5,7 +5,8 @@ import type { Cause } from '@belay/verdict';
 import { type Command, InvalidArgumentError } from 'commander';
 import { readConfig } from './config.js';
 import { print, printable, type Style, styleFor } from './output.js';
-import { counted, fitted, integrityText, padded, sentence, span } from './report-text.js';
+import { counted, integrityText, sentence, span } from './report-text.js';
+import { fitted, padded } from './text-width.js';
 import type { TurnPart, Verification } from './verification.js';
 import { playingOptions, verifyAll, type VerifyOptions } from './verify.js';
 

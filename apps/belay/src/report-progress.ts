@@ -3,7 +3,8 @@
 import { basename } from 'node:path';
 import { isatty } from 'node:tty';
 import { printable } from './output.js';
-import { counted, fitted } from './report-text.js';
+import { counted } from './report-text.js';
+import { fitted } from './text-width.js';
 
 /** Milliseconds between two paintings. */
 const PAUSE = 100;

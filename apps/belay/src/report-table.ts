@@ -1,21 +1,18 @@
 /** A verification as a page for a terminal. Everything that client, server or record wrote is made printable first. */
 
 import { basename } from 'node:path';
-import type { Judgement, Status } from '@belay/verdict';
+import type { Cause, Judgement, Status } from '@belay/verdict';
 import { printable, type Style } from './output.js';
 import {
   axisOf,
-  columnsOf,
   counted,
   differencesOf,
   findingsOf,
-  fitted,
   integrityText,
   KINDS,
   messageOf,
   nameOf,
   notCovered,
-  padded,
   sentence,
   SIGNS,
   span,
@@ -23,8 +20,8 @@ import {
   troubles,
   whoOf,
   WORST_FIRST,
-  wrapped,
 } from './report-text.js';
+import { columnsOf, fitted, padded, wrapped } from './text-width.js';
 import type { Part, Verification } from './verification.js';
 
 export interface TableOptions {
@@ -67,8 +64,8 @@ export function showVerification(found: Verification, { style, width: wanted, al
   return [
     head(found, style, width),
     '\n',
-    table(rows, style, width),
-    explanations(found.parts, style, width, all),
+    table(rows, found.caps, style, width),
+    explanations(found, style, width, all),
     foot(found, style, width),
   ].join('');
 }
@@ -83,6 +80,12 @@ function paint(status: Judgement['status'], text: string, style: Style): string 
 const statusText = (status: Status, style: Style): string => {
   const text = padded(`${MARKS[status]} ${status}`, STATUS_WIDTH);
   return paint(status, status === 'PASS' ? text : style.bold(text), style);
+};
+
+/** What to do another time, where that is known. */
+const REMEDY: Readonly<Partial<Record<Cause, string>>> = {
+  UNSANDBOXED: 'belay proxy --sandbox default --workspace DIR -- CMD',
+  WORKSPACE_UNSET: 'belay proxy --sandbox default --workspace DIR -- CMD',
 };
 
 function head(found: Verification, style: Style, width: number): string {
@@ -100,7 +103,10 @@ function head(found: Verification, style: Style, width: number): string {
         ? 'session: one server was told every call, in order'
         : 'isolated: a server of its own',
     ],
-    ...caps.map((cap) => ['at best', `UNVERIFIED, ${cap}: ${sentence(cap)}`, style.odd] as const),
+    ...caps.flatMap((cap) => [
+      ['at best', `UNVERIFIED, ${cap}: ${sentence(cap)}`, style.odd] as const,
+      ...(cap in REMEDY ? [['', `Record it again: ${REMEDY[cap]}`] as const] : []),
+    ]),
   ];
   const shown = facts.map(([term, value, colour = plain]) => {
     const name = term === '' ? '' : `${term}:`;
@@ -116,9 +122,11 @@ interface Layout {
   readonly cause: number;
   /** What is left for the message. */
   readonly rest: number;
+  /** Caps of the whole trace: the head says what they mean, once. */
+  readonly caps: readonly Cause[];
 }
 
-function layoutOf(rows: readonly (readonly Part[])[], width: number): Layout {
+function layoutOf(rows: readonly (readonly Part[])[], caps: readonly Cause[], width: number): Layout {
   const parts = rows.flat();
   const kinds = KINDS.filter(
     (kind) => kind !== 'claim' || parts.some(({ verdict }) => axisOf(verdict, kind) !== undefined),
@@ -135,12 +143,17 @@ function layoutOf(rows: readonly (readonly Part[])[], width: number): Layout {
     26,
   );
   const fixed = 2 + STATUS_WIDTH + 2 + name + 2 + who + 2 + kinds.length * (CELL + 1) + 1;
-  return { kinds, name, who, cause, rest: width - fixed - cause - 2 };
+  return { kinds, name, who, cause, rest: width - fixed - cause - 2, caps };
 }
 
 /** A row of one part, or of several that say the same. */
-function table(rows: readonly (readonly Part[])[], style: Style, width: number): string {
-  const layout = layoutOf(rows, width);
+function table(
+  rows: readonly (readonly Part[])[],
+  caps: readonly Cause[],
+  style: Style,
+  width: number,
+): string {
+  const layout = layoutOf(rows, caps, width);
   const { kinds, name, who } = layout;
   const heads = kinds.map((kind) => padded(HEADS[kind], CELL)).join(' ');
   const top = `  ${' '.repeat(STATUS_WIDTH)}  ${padded('', name)}  ${padded('tool', who)}  ${heads}`;
@@ -163,7 +176,8 @@ function rowText(row: readonly Part[], layout: Layout, style: Style): string {
     cells.join(' '),
   ].join('  ');
   const drift = part.type === 'turn' && part.driftApplied ? 'drift applied' : '';
-  const message = [drift, printable(messageOf(part))].filter((text) => text !== '').join('; ');
+  const said = layout.caps.includes(cause as Cause) ? '' : printable(messageOf(part));
+  const message = [drift, said].filter((text) => text !== '').join('; ');
   if (cause === '' && message === '') return `${left.trimEnd()}\n`;
   // Where there is no room, the explanation below has it.
   if (layout.rest < 12) {
@@ -216,11 +230,11 @@ function quietKey(part: Part): string | undefined {
 }
 
 /** What each part that is not PASS is about; parts of which the same is to be said together. */
-function explanations(parts: readonly Part[], style: Style, width: number, all: boolean): string {
+function explanations({ parts, caps }: Verification, style: Style, width: number, all: boolean): string {
   const groups = new Map<string, Part[]>();
   for (const part of parts) {
     if (part.verdict.status === 'PASS') continue;
-    const lines = explanation(part, style, width);
+    const lines = explanation(part, caps, style, width);
     const group = groups.get(lines);
     if (group === undefined) groups.set(lines, [part]);
     else group.push(part);
@@ -246,7 +260,7 @@ const rankOf = ({ verdict }: Part): number => WORST_FIRST.indexOf(verdict.status
 
 const INDENT = '      ';
 
-function explanation(part: Part, style: Style, width: number): string {
+function explanation(part: Part, whole: readonly Cause[], style: Style, width: number): string {
   const { cause, caps } = part.verdict;
   const lines: string[] = [];
   const say = (text: string, indent = INDENT): void =>
@@ -255,7 +269,8 @@ function explanation(part: Part, style: Style, width: number): string {
   const named = messageOf(part);
   const about = troubles(part.verdict);
   if (cause !== undefined && named !== sentence(cause) && about.length === 0) say(named);
-  for (const cap of caps) if (cap !== cause) say(`at best UNVERIFIED, ${cap}: ${sentence(cap)}`);
+  for (const cap of caps)
+    if (cap !== cause && !whole.includes(cap)) say(`at best UNVERIFIED, ${cap}: ${sentence(cap)}`);
   for (const judgement of about) {
     const { kind, status, message } = judgement;
     say(`${kind} ${status}${judgement.cause === cause ? '' : ` ${judgement.cause ?? ''}`}: ${message}`);

@@ -23,6 +23,8 @@ const MOST_NEAR = 5;
 const NEAR = 4;
 /** Digits of a keyed name that tell it from others in a list. */
 const SHOWN = 12;
+/** Characters of a made one: its time, in milliseconds, and some of what is random. */
+const MADE_SHOWN = 14;
 
 export interface SessionChoice {
   /** The agent's own id of its run, as in `BELAY_SESSION`. */
@@ -38,15 +40,19 @@ export const sessionChoice = (command: Command): Command =>
     )
     .option('--state <dir>', 'with --run: state directory (BELAY_STATE)');
 
-/** Of a keyed name, as much as tells it from others. */
-export const shortName = (session: string): string =>
-  session.startsWith(KEYED) && session.length > KEYED.length + SHOWN
-    ? `${session.slice(0, KEYED.length + SHOWN)}…`
-    : session;
-
-/** The same as it can be given to a command again. */
+/** As much of a name that nobody chose as tells it from others, in the form that commands take. */
 export const spokenName = (session: string): string =>
-  session.startsWith(KEYED) ? session.slice(KEYED.length, KEYED.length + SHOWN) : session;
+  session.startsWith(KEYED)
+    ? session.slice(KEYED.length, KEYED.length + SHOWN)
+    : MADE.test(session)
+      ? session.slice(0, MADE_SHOWN)
+      : session;
+
+/** The same where it is only shown: that it is cut is seen. */
+export const shortName = (session: string): string => {
+  const spoken = spokenName(session);
+  return session.endsWith(spoken) ? spoken : `${spoken}…`;
+};
 
 /** No session has the name; `near` are those that may have been meant. */
 export const noSession = (given: string, near: readonly string[]): CliError =>

@@ -17,8 +17,10 @@ import {
   SESSION_NOT_PROVEN,
   type SessionReceipt,
 } from '@belay/receipt';
-import { columns, printable, type Style } from './output.js';
-import { footer, heading, sentences, WIDTH, wrap } from './receipt-page.js';
+import { printable, type Style } from './output.js';
+import { factTable, footer, heading, sentences, WIDTH, wrap } from './receipt-page.js';
+import { shortName } from './session-name.js';
+import { columnsOf, fitted } from './text-width.js';
 
 /** Cells of a bar. */
 const BAR = 24;
@@ -107,7 +109,7 @@ export function sessionPage(receipt: SessionReceipt, report: Report | undefined,
     ...credentials(receipt),
   ];
   return [
-    heading(`Receipt for session ${session}`, report, style),
+    heading(`Receipt for session ${printable(shortName(scope.session))}`, report, style),
     conclusion(status, style),
     bullets(reasonsOf(receipt), omitted),
     `\n  ${style.bold('What each sink accounts for')}\n`,
@@ -124,7 +126,7 @@ export function sessionPage(receipt: SessionReceipt, report: Report | undefined,
 
 /** The page of a period. */
 export function periodPage(receipt: PeriodReceipt, report: Report | undefined, style: Style): string {
-  const { scope, sessions, coverage, calls, levels, verdicts, entries, complete } = receipt;
+  const { scope, sessions, coverage, calls, levels, verdicts, entries } = receipt;
   const rows = SESSION_DISPOSITIONS.filter((status) => sessions.dispositions[status] > 0).map(
     (status): [string, number] => [
       paintOf(status, style)(`${SIGN[status]} ${status.padEnd(11)}`),
@@ -140,12 +142,9 @@ export function periodPage(receipt: PeriodReceipt, report: Report | undefined, s
     ['Policy', coverage.policy],
     ...logFacts(receipt),
   ];
-  const whole = complete
-    ? `${style.good('✓ COMPLETE')}  every sink accounts for all that it numbered`
-    : `${style.warn('◌ NOT COMPLETE')}  some sink does not account for all of it, so nothing follows from what is not here`;
   return [
-    heading(`Receipt for the period ${scope.from} to ${scope.to}`, report, style),
-    `\n  ${whole}\n`,
+    heading(`Receipt for the period ${brief(scope.from)} to ${brief(scope.to)}`, report, style),
+    `\n  ${wrap(completeness(receipt, style), WIDTH - 4, '    ')}\n`,
     `\n  ${style.bold(counted(sessions.count, 'session'))}\n`,
     rows.map(([name, times]) => `  ${name}  ${bar(times, sessions.count)}  ${times}\n`).join(''),
     `\n  ${style.bold('Sinks')}\n`,
@@ -168,9 +167,33 @@ export function periodPage(receipt: PeriodReceipt, report: Report | undefined, s
   ].join('');
 }
 
+/** A time of the title; the facts have it whole. */
+const brief = (time: string): string =>
+  time
+    .slice(0, 16)
+    .replace('T', ' ')
+    .replace(/ 00:00$/, '');
+
+/** Whether anything follows from what is not in the period, and if not, why not. */
+function completeness({ scope, complete, entries, asOf }: PeriodReceipt, style: Style): string {
+  const [from, to, made] = [scope.from, scope.to, asOf.time].map((time) => Date.parse(time)) as [
+    number,
+    number,
+    number,
+  ];
+  if (complete) return `${style.good('✓ COMPLETE')}  every sink accounts for all that it numbered`;
+  if (from >= made)
+    return `${style.odd('… NOT BEGUN')}  it begins after this receipt was made, so nothing can be in it`;
+  const over = to > made ? '; it was not over when this receipt was made' : '';
+  if (entries.count === 0)
+    return `${style.odd('? NOTHING IN IT')}  no line was received in it, so there is nothing that a sink could account for${over}`;
+  return `${style.warn('◌ NOT COMPLETE')}  some sink does not account for all of it, so nothing follows from what is not here${over}`;
+}
+
 function conclusion(status: Disposition, style: Style): string {
   const paint = paintOf(status, style);
-  return `\n  ${style.bold(paint(`${SIGN[status]} ${status.toUpperCase()}`))}  ${DISPOSITION_TEXT[status]}\n`;
+  const said = `${style.bold(paint(`${SIGN[status]} ${status.toUpperCase()}`))}  ${DISPOSITION_TEXT[status]}`;
+  return `\n  ${wrap(said, WIDTH - 4, '    ')}\n`;
 }
 
 function bullets(reasons: readonly string[], omitted: number): string {
@@ -189,7 +212,10 @@ function coverageTable({ coverage, disposition }: SessionReceipt, style: Style):
         ),
   );
   const rows = sinkRows(
-    coverage.members.map((member) => ({ ...member, rest: member.signed ? '' : 'not all signed' })),
+    coverage.members.map((member) => ({
+      ...member, // Of a sink that sent no line, none is unsigned.
+      rest: member.signed || member.epochs.length === 0 ? '' : 'not all signed',
+    })),
     style,
   );
   return coverage.members
@@ -220,7 +246,7 @@ function sinkRows(
   return sinks.map(({ sink, required, status, rest }) => {
     const name = `${printable(sink).padEnd(width)}  ${(required ? 'required' : '').padEnd(8)}`;
     const text = `${COVERAGE_SIGN[status]} ${COVERAGE_TEXT[status]}`;
-    return `  ${name}  ${paintOf(status, style)(text)}${rest === '' ? '' : `, ${rest}`}\n`;
+    return `  ${wrap(`${name}  ${paintOf(status, style)(text)}${rest === '' ? '' : `, ${rest}`}`, WIDTH - 4, '      ')}\n`;
   });
 }
 
@@ -247,7 +273,8 @@ function epochLine(
   const missing = own.reduce((sum, each) => sum + (each.reason === 'missing' ? each.to - each.from : 0), 0);
   const lines = to - from > 1 ? `lines ${from} to ${to - 1}` : `line ${from}`;
   const said = `${lines}${missing === 0 ? '' : `, ${missing} of them missing`}`;
-  return `    ${drawn.join('')}${' '.repeat(BAR - cells)}  ${paintOf(status, style)(COVERAGE_SIGN[status])} ${said}  ${style.dim(epoch)}\n`;
+  const line = `    ${drawn.join('')}${' '.repeat(BAR - cells)}  ${paintOf(status, style)(COVERAGE_SIGN[status])} ${said}`;
+  return `${line}  ${style.dim(fitted(epoch, WIDTH - 2 - columnsOf(line)))}`.trimEnd() + '\n';
 }
 
 /** Part of a whole; what is there at all is seen. */
@@ -269,7 +296,9 @@ function levelTable(
     .filter((level) => levels[level] > 0)
     .map((level) => {
       const times = String(levels[level]).padStart(width);
-      return `  ${level.padEnd(12)}  ${bar(levels[level], calls)}  ${times}  ${style.dim(LEVEL_TEXT[level])}\n`;
+      const left = `  ${level.padEnd(12)}  ${bar(levels[level], calls)}  ${times}  `;
+      const said = wrap(LEVEL_TEXT[level], WIDTH - left.length, ' '.repeat(left.length));
+      return `${left}${style.dim(said)}\n`;
     })
     .join('');
 }
@@ -283,7 +312,9 @@ function recorderText(recorder: SessionReceipt['authority']['recorder'], style: 
   ] as const;
   return said
     .filter(([times]) => times > 0)
-    .map(([times, text]) => `  ${style.dim(`${counted(times, 'replay')} ${text}`)}\n`)
+    .map(
+      ([times, text]) => `  ${style.dim(wrap(`${counted(times, 'replay')} ${text}`, WIDTH - 6, '    '))}\n`,
+    )
     .join('');
 }
 
@@ -335,13 +366,6 @@ function credentials({ issuers }: SessionReceipt): [string, string][] {
     ]);
   const more = issuers.length - shown.length;
   return more > 0 ? [...shown, ['', `and ${more} more`]] : shown;
-}
-
-function factTable(facts: readonly (readonly [string, string])[], style: Style): string {
-  return columns(
-    facts.map(([name, value]) => [style.dim(name.padEnd(11)), printable(value)]),
-    '  ',
-  );
 }
 
 function moreText(more: number, thing: string, style: Style): string {

@@ -221,7 +221,22 @@ function pageOf({ state, credentials, totals, logs }: Document, style: Style): s
         epoch.state,
         ...COUNTS.map((name) => String(epoch[name])),
       ]),
-      ...(settled > 0 ? [[sink, `${settled} more`, 'settled', '', '', '', '', '', '', '']] : []),
+      ...(settled > 0
+        ? [
+            [
+              sink,
+              `${settled} ${settled === 1 ? 'epoch' : 'epochs'}, see --all`,
+              'settled',
+              '',
+              '',
+              '',
+              '',
+              '',
+              '',
+              '',
+            ],
+          ]
+        : []),
     ]);
     if (rows.length > 0) parts.push(table([['sink', 'epoch', 'state', ...COUNTS], ...rows], style));
   }

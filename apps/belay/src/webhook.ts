@@ -13,6 +13,7 @@ import { readConfig } from './config.js';
 import { columns, print, printable, styleFor } from './output.js';
 import { whole } from './option-values.js';
 import type { Service } from './service.js';
+import { pageWidth } from './text-width.js';
 
 interface WebhookOptions extends AdminOptions {
   readonly project?: string;
@@ -53,7 +54,11 @@ async function list(options: WebhookOptions): Promise<void> {
   await print(options.json, { webhooks }, () =>
     webhooks.length === 0
       ? 'No webhooks.\n'
-      : columns(webhooks.map(({ id, url, events }) => [id, `${printable(url)}  ${events.join(', ')}`])),
+      : columns(
+          webhooks.map(({ id, url, events }) => [id, `${printable(url)} ${events.join(', ')}`]),
+          '',
+          pageWidth(),
+        ),
   );
 }
 
@@ -97,6 +102,8 @@ async function deliveries(id: string, options: WebhookOptions & { readonly limit
               `${event}  ${created}  ${came}, ${attempts} ${attempts === 1 ? 'attempt' : 'attempts'}${last === '' ? '' : `, the last: ${printable(last)}`}`,
             ];
           }),
+          '',
+          pageWidth(),
         ),
   );
 }

@@ -10,7 +10,7 @@ import { verificationHtml } from '../src/report-html.js';
 import { junitXml } from '../src/report-junit.js';
 import { sarifLog } from '../src/report-sarif.js';
 import { showVerification } from '../src/report-table.js';
-import { columnsOf, wrapped } from '../src/report-text.js';
+import { columnsOf, wrapped } from '../src/text-width.js';
 import type { Part, TurnPart, Verification } from '../src/verification.js';
 
 /** Texts that a client, a server or a file may have written. */
