@@ -80,6 +80,8 @@ export class Exports {
     } catch (error) {
       await unlink(path).catch(() => undefined);
       if (error instanceof ExportError) throw new JobFailure(error.message);
+      if ((error as NodeJS.ErrnoException).code === 'ENOSPC')
+        throw new JobFailure('the disk of exports is full');
       throw error;
     } finally {
       room.end();
