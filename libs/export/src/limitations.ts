@@ -1,6 +1,7 @@
 /** The pages of the export in plain words: what it is and how to check it, and what it does not prove. */
 
 import { coverageGaps, requiredSinks } from './absence.js';
+import { PAGES_VERSION } from './pages.js';
 import type { ReportFacts } from './report-model.js';
 import { counted, figure, timeText, visible, WHAT_THIS_IS } from './report-words.js';
 
@@ -167,7 +168,8 @@ ${files.map(([name, what]) => `| ${name} | ${what} |`).join('\n')}
 3. **Read what it does not prove**, in LIMITATIONS.md, before you rely on it.
 
 What is recomputed from the entries: the root of the log, coverage of every sink and session, authority and
-disposition of every session, the receipts' contents, and (by the first program) every page and table here but one.
+disposition of every session, the receipts' contents, and every page and table here but one: the tables by both programs,
+the pages by the first, as long as it makes them in this version, ${PAGES_VERSION} (it says when it does not).
 report.pdf is bound to the export by its hash alone; it shows what report.html does.
 
 ## Sample it

@@ -67,7 +67,7 @@ export const CONTROL_WORDS: Readonly<Record<ControlRow['result'], string>> = {
 
 /** The sentence on page one: what this is. */
 export const WHAT_THIS_IS =
-  'This report shows what an append-only log holds of the tool calls of AI agents: who said what, what is missing, and what was run again. It was made from the entries and receipts in the same export, and whoever holds the export can make it again and compare every byte.';
+  'This report shows what an append-only log holds of the tool calls of AI agents: who said what, what is missing, and what was run again. It was made from the entries and receipts in the same export, and a verifier that makes this version of it makes it again and compares every byte.';
 
 /**
  * What can't be seen, or turns or ends a line, becomes a sign that something is there; line feeds and tabs stay. By
