@@ -352,7 +352,7 @@ function sinkShapes(
 ): { readonly shapes: readonly Shape[]; readonly height: number } {
   const small = [
     `${sink.status}; ${isRequired ? 'required' : 'not required'}`,
-    `${sink.kind ?? 'kind not declared'}, ${sink.keyed ? (unsignedLines(sink) > 0 ? 'keyed, not all signed' : 'keyed') : 'no key'}`,
+    `${sink.kind ?? 'kind not declared'}, ${sink.keyed ? (unsignedLines(sink) > 0 ? 'some unsigned' : 'keyed') : 'no key'}`,
   ];
   const shapes: Shape[] = [
     { shape: 'sign', x: 2, y: top + 2, size: 10, mark: COVERAGE_MARKS[sink.status] },
