@@ -42,6 +42,9 @@ export interface IssuingParts {
 
 type Issued = Awaited<ReturnType<CollectorApi['issue']>>;
 
+/** How far the clocks of who makes statements and of the collector may be apart, milliseconds. */
+const CLOCK_TOLERANCE = 5 * 60 * 1_000;
+
 /** Why something is not recorded or signed. */
 class Refused extends Error {
   readonly fault: CollectorFault | StaleFault;
@@ -86,7 +89,12 @@ export class Issuing {
         kind: 'statements',
         bytes: fresh.map(({ bytes }) => bytes),
       });
+      const now = this.#parts.now();
       fresh.forEach(({ body }, at) => {
+        // What is overdue follows from the time: who makes a statement does not choose it.
+        if (Math.abs(Date.parse(body.time) - now) > CLOCK_TOLERANCE) {
+          throw invalid(`${body.statement}: ${body.time} is not within five minutes of now`, 'time');
+        }
         const field = difference(log, body, facts[at] as StatementFacts);
         if (field !== undefined) {
           throw invalid(`${body.statement}: its ${field} is not what is to be recorded`, field);

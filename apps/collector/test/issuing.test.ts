@@ -81,6 +81,15 @@ describe('coverage statements', () => {
     expect(await record({ statement: other })).toMatchObject(refused('statement'));
     expect(await record({ size: body.size - 1 })).toMatchObject(refused('size'));
     expect(await record({ time: '2026-01-01T00:00:09.000Z' })).toMatchObject(refused('time'));
+    for (const minutes of [-6, 6]) {
+      const time = new Date(Date.parse(body.time) + minutes * 60_000).toISOString();
+      const moved = JSON.stringify({
+        ...(JSON.parse(bytes.toString()) as object),
+        asOf: { size: body.size, time },
+      });
+      const statement = `sha256:${createHash('sha256').update(moved).digest('hex')}`;
+      expect(await record({ time, statement }, Buffer.from(moved))).toMatchObject(refused('time'));
+    }
     expect(await record({ status: body.status === 'gap' ? 'open' : 'gap' })).toMatchObject(refused('status'));
     expect(await record({ policy: other })).toMatchObject(refused('policy'));
     expect(await record({ session: 'run-2' })).toMatchObject(refused('session'));
