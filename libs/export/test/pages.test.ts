@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PAGES_VERSION, verifyExport } from '@belay/export';
 import { exampleLog, openExport, resigned } from '@belay/testkit/export';
-import { cleanModel, hostileModel, sampleModel } from '@belay/testkit/report';
+import { cleanModel, derived, hostileModel, sampleFacts, sampleModel } from '@belay/testkit/report';
 import { afterAll, describe, expect, test } from 'vitest';
 import { documentsOf } from '../src/documents.js';
 import { PAGES } from '../src/pages.js';
@@ -20,6 +20,20 @@ const pins = { key: world.signer.vkey };
 
 const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
+/** What the sample has not: lines without a signature, a sink that is silent altogether, calls that nobody judged. */
+function bareModel(): ReturnType<typeof derived> {
+  const facts = sampleFacts();
+  return derived({
+    ...facts,
+    found: { ...facts.found, laterLines: 1, missing: { undisclosed: 0, dropped: 0, filtered: 0 } },
+    sinks: facts.sinks.map((sink, i) => ({
+      ...sink,
+      required: true,
+      epochs: i === 0 ? [] : sink.epochs.map((epoch) => ({ ...epoch, unsigned: i })),
+    })),
+  });
+}
+
 /** Every file that is made of templates, of an export of everything and of reports with all that can be in them. */
 async function made(): Promise<Record<string, string>> {
   const { files } = await openExport(path);
@@ -27,7 +41,12 @@ async function made(): Promise<Record<string, string>> {
   for (const name of [...PAGES, 'events.csv', 'sessions.csv']) {
     digests[`export/${name}`] = sha256(files.get(name) as Buffer);
   }
-  const models = { sample: sampleModel(), clean: cleanModel(), hostile: hostileModel('=<b>&|"\u202e') };
+  const models = {
+    sample: sampleModel(),
+    clean: cleanModel(),
+    bare: bareModel(),
+    hostile: hostileModel('=<b>&|"\u202e'),
+  };
   for (const [report, model] of Object.entries(models)) {
     for (const [name, bytes] of documentsOf(model, { oscal: true }))
       digests[`${report}/${name}`] = sha256(bytes);
