@@ -523,6 +523,18 @@ describe('exports', () => {
       });
   let id: string;
 
+  it('are of sessions that entries name, also of those that no worker has seen', async () => {
+    const unknown = await create({ sessions: ['a', 'b'] });
+    expect(problemOf(unknown)).toEqual([404, 'not_found', 'sessions.0']);
+    const [first, ...more] = ['a', 'b'].map((session) => tenant.sink('named').line({ session }));
+    await tenant.append([first as string]);
+    const half = await create({ sessions: ['a', 'b'] });
+    expect(problemOf(half)).toEqual([404, 'not_found', 'sessions.1']);
+    await tenant.append(more);
+    const list = (await tenant.asAuditor('get', path()).expect(200)).body as ExportList;
+    expect(list.exports).toEqual([]);
+  });
+
   it('are jobs, a few of them at once, with what was asked in one form', async () => {
     const first = (
       await create({
@@ -534,6 +546,7 @@ describe('exports', () => {
       state: 'queued',
       done: 0,
       request: { sessions: ['a', 'b'], oscal: true },
+      sessions: 2,
       by: tenant.project.auditor.id,
     });
     const second = (
