@@ -76,7 +76,7 @@ export class Webhooks {
   }
 
   async #putBack({ id }: Delivery): Promise<void> {
-    await this.#parts.deliveries.attempted(id, { due: new Date(this.#parts.now() + 1_000) });
+    await this.#parts.deliveries.putBack(id, new Date(this.#parts.now() + 1_000));
   }
 
   async #send(delivery: Delivery, places: readonly string[]): Promise<void> {

@@ -161,13 +161,19 @@ describe('a message to a webhook', () => {
     const hanging = await receiver(() => undefined);
     const quick = await receiver((_request, response) => response.end());
     const [slow, fine] = [await subscribe(hanging.url), await subscribe(quick.url)];
-    for (let at = 0; at < 20; at++) await message(slow, new Date(at));
+    const waiting: string[] = [];
+    for (let at = 0; at < 20; at++) waiting.push(await message(slow, new Date(at)));
     const id = await message(fine, new Date(10_000));
     const webhooks = sender();
     await webhooks.sweep();
     await expect.poll(async () => (await rowOf(id)).status).toBe(200);
     // Of those that hang, two are under way; the others wait their turn.
     expect(hanging.seen.length).toBeLessThanOrEqual(2);
+    // To be put back is no attempt: the pause after the first one that fails is the shortest.
+    for (let sweeps = 0; sweeps < 5; sweeps++) await webhooks.sweep();
+    await expect
+      .poll(async () => Promise.all(waiting.map(async (each) => (await rowOf(each)).attempts)))
+      .toEqual([1, 1, ...waiting.slice(2).map(() => 0)]);
   });
 
   it('ends, however the receiver behaves', async () => {

@@ -57,6 +57,15 @@ export class DeliveryStore {
     return rows as Delivery[];
   }
 
+  /** Gives a message back that was claimed and not sent: that was no attempt. */
+  async putBack(id: string, due: Date): Promise<void> {
+    await this.#pool.query({
+      name: 'delivery_put_back',
+      text: 'update deliveries set due = $2, attempts = attempts - 1 where id = $1 and delivered is null',
+      values: [id, due],
+    });
+  }
+
   async attempted(id: string, { status, error, due, delivered }: Attempted): Promise<void> {
     await this.#pool.query({
       name: 'delivery_attempted',
