@@ -39,7 +39,7 @@ test('the receipt of the page is the fixture, and is what the code makes', () =>
   expect(statement.predicate.notProven).toEqual(NOT_PROVEN);
   expect(NOT_PROVEN).toHaveLength(7);
   // The page says how many sentences there are.
-  expect(SESSION_NOT_PROVEN).toHaveLength(11);
+  expect(SESSION_NOT_PROVEN).toHaveLength(12);
   expect(PERIOD_NOT_PROVEN).toHaveLength(7);
   statement.predicate.log.x5c = statement.predicate.log.x5c.map(() => '...');
   statement.predicate.notProven = statement.predicate.notProven.map(() => '...');
