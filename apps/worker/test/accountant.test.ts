@@ -227,7 +227,7 @@ describe('a session that comes to something else again and again', () => {
     expect(issued).toBeGreaterThan(4);
     expect(issued).toBeLessThan(12);
     // What it came to last is said in the end.
-    clock.ms += 600_000;
+    clock.ms += 150_000;
     expect(await looked(accountant, session)).toMatchObject({ disposition: 'unverified' });
   });
 });
