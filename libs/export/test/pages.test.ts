@@ -55,7 +55,7 @@ async function made(): Promise<Record<string, string>> {
 }
 
 describe('the version of pages', () => {
-  /** What pages.json has to be, where somebody raised the version. */
+  // After the version was raised, pages.json is written anew: it is what the failed run says that it received.
   test('is another one when a byte of a page is', async () => {
     const list = JSON.parse(readFileSync(new URL('pages.json', import.meta.url), 'utf8')) as unknown;
     expect(
