@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { CollectorApi } from '@belay/contracts';
 import type { AccountStore, CheckpointRow, LogRow, Reader } from '@belay/db';
 import { parseEntry } from '@belay/envelope';
@@ -6,6 +7,9 @@ import { formatVkey } from '@belay/note';
 
 /** Entries read at a time. */
 const BATCH = 2_000;
+/** How often a collector that is away is asked to sign, with a pause between, milliseconds. */
+const SIGN_TRIES = 60;
+const SIGN_PAUSE_MS = 1_000;
 
 export interface ExportSourceParts {
   readonly store: AccountStore;
@@ -22,6 +26,7 @@ export function exportSource(
   log: LogRow,
   checkpoint: CheckpointRow,
   chosen: { readonly evaluated: number; readonly sessions: readonly string[] | undefined },
+  signal?: AbortSignal,
 ): ExportSource {
   const { size } = checkpoint;
   return {
@@ -61,9 +66,15 @@ export function exportSource(
       }
     },
     sign: async (payload) => {
-      const outcome = await collector.signExport({ project: log.project, payload });
-      if (!outcome.ok) throw new Error(`the collector did not sign: ${outcome.fault.message}`);
-      return Buffer.from(outcome.value.bytes);
+      // It is the last step of what may have taken an hour: a collector that starts anew must not cost all of it.
+      for (let tries = 1; ; tries++) {
+        const outcome = await collector.signExport({ project: log.project, payload });
+        if (outcome.ok) return Buffer.from(outcome.value.bytes);
+        const { kind, message } = outcome.fault;
+        if (kind !== 'retry' || tries === SIGN_TRIES)
+          throw new Error(`the collector did not sign: ${message}`);
+        await sleep(SIGN_PAUSE_MS, undefined, { signal }).catch(() => signal?.throwIfAborted());
+      }
     },
   };
 }

@@ -63,7 +63,7 @@ export class Exports {
     const room = this.#watchRoom(signal);
     try {
       const { bytes } = await buildExport(
-        exportSource({ store, reader, collector }, log, checkpoint, chosen),
+        exportSource({ store, reader, collector }, log, checkpoint, chosen, room.signal),
         request,
         path,
         {
