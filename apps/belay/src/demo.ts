@@ -23,7 +23,7 @@ import { BELAY, freePort, Machine, type Missing } from './demo-machine.js';
 import { badHabits, honestDay, hushedDay, HUSHED, ordinaryDay, type Session } from './demo-sessions.js';
 import { HABITS, sessionLines, statusText, turnsOf, verdictLines, WEAKENED } from './demo-verdicts.js';
 import { backgroundDir, runningPid } from './hook-forward.js';
-import { styleFor } from './output.js';
+import { printable, styleFor } from './output.js';
 import { messageOf, statusCounts } from './report-text.js';
 import { Service } from './service.js';
 import { tamperings } from './tamper.js';
@@ -192,6 +192,10 @@ function sayEntry({ index, envelope }: Sent): void {
   );
 }
 
+/** Of a session, how many of its verdicts came to what: those of calls, and the one of the session itself. */
+const countsText = ({ run, calls }: Session, { tally }: Verification): string =>
+  `${run} ${statusCounts(tally)} (${calls.length} calls and itself)`;
+
 /** One line that helps, for what keeps calls from being judged here. */
 function helpFor(missing: readonly Missing[]): string {
   if (process.platform !== 'linux')
@@ -214,10 +218,15 @@ async function sayTamperings(receipt: string, scratch: string, own: Environment,
   );
   if (verified.verdict !== 'VALID')
     throw new Error(`the receipt is refused by: ${failedChecks(verified).join(', ')}`);
-  for (const { what, refusedBy, bytes } of tamperings(readFileSync(receipt))) {
-    const copy = join(scratch, 'tampered.json');
-    writeFileSync(copy, bytes);
-    const report = await machine.json<Report>(own, ['receipt', 'verify', copy, '--key', vkey]);
+  const found = await Promise.all(
+    tamperings(readFileSync(receipt)).map(async (tampering, at) => {
+      const copy = join(scratch, `tampered-${at}.json`);
+      writeFileSync(copy, tampering.bytes);
+      const report = await machine.json<Report>(own, ['receipt', 'verify', copy, '--key', vkey]);
+      return { ...tampering, report };
+    }),
+  );
+  for (const { what, refusedBy, report } of found) {
     const failed = failedChecks(report);
     const others = failed.filter((name) => name !== refusedBy);
     say(
@@ -232,36 +241,50 @@ async function sayTamperings(receipt: string, scratch: string, own: Environment,
 /** The second verifier: one file that is no part of what is installed, for whoever trusts none of it. */
 const SECOND = fileURLToPath(new URL('../../../infra/verifier/verify.py', import.meta.url));
 
+/** What a verifier says of an export, and the first check that failed. */
+interface Found {
+  readonly verdict: string;
+  readonly why: string;
+}
+
+function foundIn({ verdict, checks }: Report): Found {
+  const failed = checks.find(({ status }) => status === 'failed');
+  return { verdict, why: failed === undefined ? '' : `by ${failed.name}: ${failed.detail}` };
+}
+
 /** The export by both verifiers, and changed copies of it. */
 async function sayExport(archive: string, scratch: string, own: Environment, vkey: string): Promise<void> {
   const python = await machine.run(own, 'python3', ['--version']).catch(() => undefined);
-  const both = async (path: string): Promise<{ verdict: string; by: string }[]> => {
-    const first = await machine.json<Report>(own, ['receipt', 'verify', path, '--key', vkey]);
-    const found = [{ verdict: first.verdict, by: failedChecks(first).join(', ') }];
-    if (python === undefined) return found;
-    const ran = await machine.run(own, 'python3', [SECOND, path, '--key', vkey, '--json']);
-    const second = JSON.parse(ran.stdout) as Report;
-    return [...found, { verdict: second.verdict, by: failedChecks(second).join(', ') }];
+  const both = async (path: string): Promise<Found[]> => {
+    const first = machine.json<Report>(own, ['receipt', 'verify', path, '--key', vkey]);
+    if (python === undefined) return [foundIn(await first)];
+    const second = machine.run(own, 'python3', [SECOND, path, '--key', vkey, '--json']);
+    const [ours, theirs] = await Promise.all([first, second]);
+    return [foundIn(ours), foundIn(JSON.parse(theirs.stdout) as Report)];
   };
-  const line = (what: string, verdicts: readonly { verdict: string; by: string }[], good: boolean): void => {
+  const line = (what: string, verdicts: readonly Found[], good: boolean): void => {
     const paint = good ? style.good : style.bad;
     const [first, second] = verdicts.map(({ verdict }) => paint(verdict));
-    const refusers = verdicts[0]?.by === '' ? '' : `  by ${style.bold(verdicts[0]?.by ?? '')}`;
     say(
-      `  ${what.padEnd(46)}${first}${second === undefined ? '' : `, and ${second} by the second verifier`}${refusers}`,
+      `  ${what.padEnd(46)}${first}${second === undefined ? '' : `, and ${second} by the second verifier`}`,
     );
+    const why = verdicts[0]?.why ?? '';
+    if (why !== '') say(style.dim(`    ${printable(why)}`));
   };
   say('');
-  const whole = await both(archive);
+  const forged = forgeries(readFileSync(archive)).map(({ what, bytes }, at) => {
+    const copy = join(scratch, `forged-${at}.zip`);
+    writeFileSync(copy, bytes);
+    return { what, copy };
+  });
+  const [whole = [], ...found] = await Promise.all([archive, ...forged.map(({ copy }) => copy)].map(both));
   line(`the export (${(statSync(archive).size / 1_000).toFixed(0)} kB)`, whole, true);
   if (whole.some(({ verdict }) => verdict !== 'VALID'))
-    throw new Error(`the export is refused by: ${whole.map(({ by }) => by).join(' / ')}`);
-  for (const { what, bytes } of forgeries(readFileSync(archive))) {
-    const copy = join(scratch, 'forged.zip');
-    writeFileSync(copy, bytes);
-    const found = await both(copy);
-    line(what, found, false);
-    if (found.some(({ verdict }) => verdict !== 'INVALID')) throw new Error(`${what} was not refused`);
+    throw new Error(`the export is refused: ${whole.map(({ why }) => why).join(' / ')}`);
+  for (const [at, { what }] of forged.entries()) {
+    line(what, found[at] ?? [], false);
+    if (found[at]?.some(({ verdict }) => verdict !== 'INVALID') !== false)
+      throw new Error(`${what} was not refused`);
   }
   if (python === undefined) say(style.warn('  Without python3, the second verifier was not asked.'));
 }
@@ -440,11 +463,9 @@ async function demo(): Promise<void> {
       if (failed === undefined) throw new Error('the log has no verdict on the reader that writes');
       say('');
       sayEntry(failed);
-      say(
-        style.dim(
-          `  each session as a whole gets a verdict too: ${[day, habits, honest].map(({ run: id }, at) => countsText(id, [first, second, third][at] as Verification)).join('; ')}`,
-        ),
-      );
+      say(style.dim('  in all, each session with a verdict on it as a whole:'));
+      for (const line of [countsText(day, first), countsText(habits, second), countsText(honest, third)])
+        say(style.dim(`    ${line}`));
     }
 
     const auditor = { ...own, BELAY_AUDITOR_KEY: project.auditor.credential, BELAY_URL: url };
@@ -452,14 +473,14 @@ async function demo(): Promise<void> {
     say(
       style.dim(
         contained
-          ? '  The policy requires every line of proxy and hook; the verifier counts because it spoke of it.'
+          ? '  The policy requires every line of proxy and hook; the verifier counts where it spoke. A call counts as\n  replayed only where the state before it was in the log first: of tuesday, which ran with --attest-first.'
           : '  The policy requires every line of proxy and hook.',
       ),
     );
     const expected = contained
-      ? (['violated', 'affirmed', 'incomplete'] as const)
-      : (['unverified', 'unverified', 'incomplete'] as const);
-    for (const [at, { run: id }] of [day, honest, hushed].entries()) {
+      ? (['violated', 'violated', 'affirmed', 'incomplete'] as const)
+      : (['unverified', 'incomplete', 'unverified', 'incomplete'] as const);
+    for (const [at, { run: id }] of [day, habits, honest, hushed].entries()) {
       const file = join(kept, `${id}.json`);
       await step(`${id}: settled, its receipt`, () =>
         machine.belay(auditor, ['receipt', 'get', '--run', id, '--wait', '30', '--out', file]),
@@ -469,7 +490,7 @@ async function demo(): Promise<void> {
           readFileSync(file),
           id,
           expected[at] ?? 'affirmed',
-          at === 2 ? gone.seq : undefined,
+          id === hushed.run ? gone.seq : undefined,
           style,
         ),
       );

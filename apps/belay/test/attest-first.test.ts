@@ -22,6 +22,7 @@ describe('how long a call is held', () => {
     lines: 1,
     seqs: [1, last],
     duplicates: 0,
+    signed: true,
     indexes: [0, 0],
     head: { size: 1, root: '', signature: '' },
     ms,
