@@ -132,7 +132,7 @@ async function namesOf({ service, path }: Audited): Promise<string[]> {
 }
 
 /** Whether the log has said anything of it that was looked at. */
-export async function isSession(
+async function isSession(
   { service, path }: Pick<Audited, 'service' | 'path'>,
   session: string,
 ): Promise<boolean> {
