@@ -265,7 +265,7 @@ function explanation(part: Part, whole: readonly Cause[], style: Style, width: n
   const lines: string[] = [];
   const say = (text: string, indent = INDENT): void =>
     void lines.push(wrapped(printable(text), width, indent));
-  if (cause !== undefined) say(`${sentence(cause)}.`);
+  if (cause !== undefined && !whole.includes(cause)) say(`${sentence(cause)}.`);
   const named = messageOf(part);
   const about = troubles(part.verdict);
   if (cause !== undefined && named !== sentence(cause) && about.length === 0) say(named);
