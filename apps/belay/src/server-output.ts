@@ -35,7 +35,6 @@ export class ServerOutput extends EventEmitter<Events> {
   readonly #peer: Socket;
   readonly #free: Buffer[] = [];
   #paused = true;
-  #closed = false;
 
   private constructor(socket: Socket, peer: Socket, piece: Reading) {
     super();
@@ -45,10 +44,7 @@ export class ServerOutput extends EventEmitter<Events> {
     piece.take = (size, buffer) => this.#take(size, buffer);
     socket.on('end', () => this.emit('end'));
     socket.on('error', (error) => this.emit('error', error));
-    socket.on('close', () => {
-      this.#closed = true;
-      this.emit('close');
-    });
+    socket.on('close', () => this.emit('close'));
   }
 
   /**
@@ -93,10 +89,6 @@ export class ServerOutput extends EventEmitter<Events> {
   /** The child has its end: when it closes it, so is the output's end reached. */
   started(): void {
     this.#peer.destroy();
-  }
-
-  get closed(): boolean {
-    return this.#closed;
   }
 
   isPaused(): boolean {

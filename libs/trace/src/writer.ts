@@ -152,6 +152,8 @@ export class TraceWriter {
       unreported: this.#unreported,
       reason: this.#reason,
     };
+    const content = this.#secondHand?.content;
+    if (content !== undefined) closeSync(content);
     if (this.#fd !== undefined) closeSync(this.#fd);
     this.#fd = undefined;
     return tail;
