@@ -53,6 +53,7 @@ export {
   type Branch,
   type ChainFindings,
   type ChainState,
+  type Ends,
   type LostEpochs,
   SinkChain,
 } from './sink-chain.js';

@@ -248,19 +248,23 @@ export class LogCoverage {
       const sighting = sightingOf(entry);
       if (sighting !== undefined) sightings.push(sighting);
     }
-    const chains = new Map<string, Pick<SinkStatement, 'lost' | 'branches' | 'miscounted'>>();
     return coverage.statement({
       asOf,
       policy,
       declared: this.#declaredFor(began, asOf.size),
       sightings,
       epochOf: (sink, epoch) => this.epochStatement(sink, epoch, asOf, policy),
-      sinkOf: (sink) => {
-        const found = chains.get(sink) ?? this.chain(sink).breaks();
-        chains.set(sink, found);
-        return found;
-      },
+      chainOf: (sink) => this.chain(sink),
     });
+  }
+
+  /** Epochs beside a session's own, whose statements a statement on it is made from too. */
+  besideOf(session: string): { readonly sink: string; readonly epoch: string }[] {
+    return [...this.session(session).ends()].flatMap(([sink, ends]) =>
+      this.chain(sink)
+        .beside(ends)
+        .epochs.map((epoch) => ({ sink, epoch })),
+    );
   }
 
   /**

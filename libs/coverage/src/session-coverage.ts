@@ -4,8 +4,8 @@ import { type AsOf, type CoverageStatus, type EpochStatement, statesMoreLost } f
 import { CoverageError } from './error.js';
 import type { ProjectPolicy } from './policy.js';
 import { policyDigest } from './policy.js';
-import type { LostEpochs } from './sink-chain.js';
-import { type SinkStatement, worst } from './sink-statement.js';
+import type { Ends, LostEpochs, SinkChain } from './sink-chain.js';
+import { worst } from './sink-statement.js';
 import { meet, type Span } from './spans.js';
 
 /** What an admin declared for a sink, as the log's `sink.declared` has it. */
@@ -135,7 +135,8 @@ export interface SessionQuestion {
   readonly sightings: readonly Sighting[];
   /** Statements of the same time and policy. */
   readonly epochOf: (sink: string, epoch: string) => EpochStatement;
-  readonly sinkOf: (sink: string) => Pick<SinkStatement, 'lost' | 'branches' | 'miscounted'> | undefined;
+  /** How its epochs are linked. */
+  readonly chainOf: (sink: string) => Pick<SinkChain, 'breaks' | 'beside'>;
 }
 
 /**
@@ -205,9 +206,19 @@ export class SessionCoverage {
     return [...this.#began.values()];
   }
 
-  /** Epochs whose statements a statement on the session is made from. */
+  /** Epochs in which it is named. */
   epochs(): readonly { readonly sink: string; readonly epoch: string }[] {
     return [...this.#extents.values()].map(({ sink, epoch }) => ({ sink, epoch }));
+  }
+
+  /** How it stands in those of each sink. */
+  ends(): ReadonlyMap<string, ReadonlyMap<string, Ends>> {
+    const ends = new Map<string, Map<string, Ends>>();
+    for (const extent of this.#extents.values()) {
+      const of = ends.get(extent.sink) ?? new Map<string, Ends>();
+      ends.set(extent.sink, of.set(extent.epoch, { opens: opens(extent), closes: closes(extent) }));
+    }
+    return ends;
   }
 
   /** The statement, from those on the epochs and sinks it touches. */
@@ -293,7 +304,7 @@ export class SessionCoverage {
     sink: string,
     required: boolean,
     due: boolean,
-    { epochOf, sinkOf }: SessionQuestion,
+    { epochOf, chainOf }: SessionQuestion,
   ): MemberStatement | undefined {
     const extents = [...this.#extents.values()]
       .filter((extent) => extent.sink === sink)
@@ -317,30 +328,37 @@ export class SessionCoverage {
       reasons.push(...part.reasons);
       return { epoch: extent.epoch, ...part.span, status: part.status };
     });
-    const chain = sinkOf(sink);
     const statuses = epochs.map(({ status }) => status);
     if (story !== undefined) statuses.push('conflict');
-    const begins = new Set(extents.flatMap(({ extent }) => (opens(extent) ? [] : extent.epoch)));
+    const ours = this.ends().get(sink) as ReadonlyMap<string, Ends>;
+    const chain = chainOf(sink);
+    const beside = chain.beside(ours);
+    const others = beside.epochs.map((epoch) => epochOf(sink, epoch));
+    for (const other of others) {
+      const part = besideEpoch(other);
+      statuses.push(...part.statuses);
+      reasons.push(...part.reasons);
+    }
+    const breaks = chain.breaks();
     const closed = isClosed(last.extent, last.statement);
-    for (const lost of chain?.lost ?? []) {
-      const between = begins.has(lost.before);
+    for (const lost of breaks.lost) {
       const after =
-        last.extent.closed === undefined &&
-        lost.index > (last.statement.last?.index ?? Number.MAX_SAFE_INTEGER);
-      if (!between && !after) continue;
+        !closes(last.extent) && lost.index > (last.statement.last?.index ?? Number.MAX_SAFE_INTEGER);
+      if (!beside.lost.has(lost.before) && !after) continue;
       statuses.push('silent');
       reasons.push({ reason: 'lost_epoch', lost });
     }
-    const ours = new Set(extents.map(({ extent }) => extent.epoch));
     const twisted = [
-      ...(chain?.branches ?? []).filter((branch) => branch.epochs.some((epoch) => ours.has(epoch))),
-      ...(chain?.miscounted ?? []).filter(({ epoch }) => ours.has(epoch)),
+      ...breaks.branches.filter((branch) => branch.epochs.some((epoch) => ours.has(epoch))),
+      ...breaks.miscounted.filter(({ epoch }) => ours.has(epoch)),
     ];
     for (const { index } of twisted) {
       statuses.push('conflict');
       reasons.push({ reason: 'chain', index });
     }
-    const signed = extents.every(({ statement }) => !statement.unknown.includes('sender'));
+    const signed = [...extents.map(({ statement }) => statement), ...others].every(
+      ({ unknown }) => !unknown.includes('sender'),
+    );
     return { sink, required, status: worst(statuses), closed, signed, epochs, reasons };
   }
 }
@@ -358,8 +376,11 @@ const keyOf = ({ sink, epoch }: { readonly sink: string; readonly epoch: string 
 /** Whether the session began in this epoch: then no line before can be its. */
 const opens = ({ opened, first }: Extent): boolean => opened !== undefined && opened === first;
 
-const isClosed = ({ closed, last }: Extent, { ending }: EpochStatement): boolean =>
-  ending !== undefined || (closed !== undefined && closed === last);
+/** Whether it ended in this epoch by the sink's own word. */
+const closes = ({ closed, last }: Extent): boolean => closed !== undefined && closed === last;
+
+const isClosed = (extent: Extent, { ending }: EpochStatement): boolean =>
+  ending !== undefined || closes(extent);
 
 /** What an epoch covers of the numbers that may be a session's. */
 function inEpoch(
@@ -369,7 +390,7 @@ function inEpoch(
   const { epoch } = extent;
   const { conflicts, conflictsOmitted, missing, unbound, ending, matched, stated, overdue, unknown } =
     statement;
-  const said = extent.closed !== undefined && extent.closed === extent.last ? extent.closed : undefined;
+  const said = closes(extent) ? extent.closed : undefined;
   const span = {
     from: opens(extent) ? extent.first : 1,
     to: said === undefined ? Math.max(statement.next, extent.last + 1) : said + 1,
@@ -408,4 +429,39 @@ function inEpoch(
   }
   if (unknown.includes('sender')) reasons.push({ reason: 'unsigned', epoch });
   return { span, status: worst(statuses), reasons };
+}
+
+/**
+ * What an epoch keeps a session from of which no line there names it: every number that is not there, or not held to the
+ * sink's word, may have been the session's. Two lines of one number, neither of which names it, are not. One that goes
+ * on keeps it from nothing until it is overdue.
+ */
+function besideEpoch(statement: EpochStatement): {
+  readonly statuses: readonly CoverageStatus[];
+  readonly reasons: readonly MemberReason[];
+} {
+  const { epoch, conflicts, conflictsOmitted, missing, unbound, ending, stated, overdue, unknown } =
+    statement;
+  const reasons: MemberReason[] = [];
+  const statuses: CoverageStatus[] = [];
+  const because = (status: CoverageStatus, why: MemberReason): void => {
+    statuses.push(status);
+    reasons.push(why);
+  };
+  for (const conflict of conflicts) {
+    if (conflict.kind !== 'number') because('conflict', { reason: 'conflict', epoch, ...conflict });
+  }
+  if (conflictsOmitted > 0) {
+    because('conflict', { reason: 'conflicts_omitted', epoch, count: conflictsOmitted });
+  }
+  for (const hole of missing) because('gap', { reason: 'missing', epoch, ...hole });
+  for (const part of unbound) because('gap', { reason: 'unbound', epoch, ...part });
+  if (ending?.compared === false) because('gap', { reason: 'root_not_compared', epoch });
+  if (overdue.includes('close')) because('unclosed', { reason: 'overdue', epoch, what: 'close' });
+  if (stated !== undefined && statesMoreLost(statement)) {
+    const { dropped, filtered } = stated;
+    because('gap', { reason: 'stated_loss', epoch, dropped, filtered });
+  }
+  if (unknown.includes('sender')) reasons.push({ reason: 'unsigned', epoch });
+  return { statuses, reasons };
 }

@@ -54,6 +54,30 @@ export interface Miscount {
   readonly index: number;
 }
 
+/** How a session stands in an epoch of which lines name it. */
+export interface Ends {
+  /** Its first line there is its `session.open`: no line of it can be before. */
+  readonly opens: boolean;
+  /** Its last line there is its `session.close`. */
+  readonly closes: boolean;
+}
+
+/** Epochs of which no line names a session, and which may have held lines of it that were lost. */
+export interface Beside {
+  /** In the order of their first entries. */
+  readonly epochs: readonly string[];
+  /** Epochs before which one is lost, `LostEpochs.before`, where that may have held some. */
+  readonly lost: ReadonlySet<string>;
+}
+
+/** Where going back from an epoch ends, and at which one: with `ours` that of the session, else the last come to. */
+interface Way {
+  readonly end: 'ours' | 'lost' | 'unopened' | 'first' | 'circle';
+  readonly at: string;
+  /** What it passes is beside the session. */
+  added?: true;
+}
+
 export interface ChainFindings {
   /** In the order of their first entries. */
   readonly epochs: readonly string[];
@@ -81,6 +105,8 @@ export class SinkChain {
   readonly #forks = new Set<string>();
   /** Epochs before which something may be missing, or wrong: no other is. */
   readonly #suspects = new Set<string>();
+  /** Those whose opening was not received. */
+  readonly #unopened = new Set<string>();
   /** Epochs that name none before them, by their openings. */
   readonly #beginnings = new Set<string>();
   /** Counters of all that were opened, ascending; undefined: to be made again. */
@@ -92,7 +118,10 @@ export class SinkChain {
     if ('v' in of && of.v !== 1) throw new CoverageError('state', 'not version 1 of a stored chain');
     this.#through = 'v' in of ? of.through : -1;
     this.#links = new Map('v' in of ? of.links.map((link) => [link.epoch, link]) : []);
-    for (const link of this.#links.values()) this.#name(link);
+    for (const link of this.#links.values()) {
+      if (link.opened === undefined) this.#unopened.add(link.epoch);
+      this.#name(link);
+    }
   }
 
   /**
@@ -117,6 +146,7 @@ export class SinkChain {
     const doubt = vouched ? {} : { unvouched: true as const };
     if (!opens) {
       this.#links.set(epoch, { ...link, ...doubt, spoke: true });
+      if (link.opened === undefined) this.#unopened.add(epoch);
       return true;
     }
     const opened: Link = {
@@ -130,6 +160,7 @@ export class SinkChain {
       root: attrs?.['prev_root'] as string | undefined,
     };
     this.#links.set(epoch, opened);
+    this.#unopened.delete(epoch);
     this.#name(opened);
     return true;
   }
@@ -168,11 +199,10 @@ export class SinkChain {
     const suspects = [...this.#suspects].map((epoch) => this.#links.get(epoch) as Link);
     for (const link of suspects.sort((a, b) => a.first - b.first)) {
       const { epoch, counter, previous, opened: index } = link as Link & { readonly opened: number };
-      const named = previous === undefined ? undefined : this.#links.get(previous);
-      const before = link.signed && named?.unvouched === true ? undefined : named;
-      if (previous === undefined ? (counter ?? 0) === 0 : before !== undefined) {
-        if (before?.counter !== undefined && counter !== before.counter + 1)
-          miscounted.push({ epoch, index });
+      const before = this.#before(epoch);
+      if (before !== 'lost') {
+        const is = typeof before === 'object' ? before.counter : undefined;
+        if (is !== undefined && counter !== is + 1) miscounted.push({ epoch, index });
         continue;
       }
       // With one chain, the lost ones begin after the greatest counter below that was received.
@@ -199,6 +229,89 @@ export class SinkChain {
     }
     branches.sort((a, b) => a.index - b.index);
     return { lost, branches, miscounted };
+  }
+
+  /**
+   * What is beside the epochs of a session, FORMAT.md section 5: from each of its epochs back along what the openings
+   * name until another of them, and, of one that it did not close, those that follow. The cost is what lies between,
+   * once; of a session that opened and closed in one epoch, nothing.
+   */
+  beside(ours: ReadonlyMap<string, Ends>): Beside {
+    const epochs = new Set<string>();
+    const lost = new Set<string>();
+    const firstOf = (epoch: string): number => this.#links.get(epoch)?.first ?? 0;
+    let earliest = Number.POSITIVE_INFINITY;
+    let unclosed = Number.POSITIVE_INFINITY;
+    for (const [epoch, { closes }] of ours) {
+      earliest = Math.min(earliest, firstOf(epoch));
+      if (!closes) unclosed = Math.min(unclosed, firstOf(epoch));
+    }
+    const ways = new Map<string, Way>();
+    for (const [epoch, { opens, closes }] of ours) {
+      const before = this.#before(epoch);
+      if (!opens) {
+        if (before === 'lost') lost.add(epoch);
+        else if (typeof before === 'object' && !ours.has(before.epoch)) epochs.add(before.epoch);
+      }
+      if (ours.size > 1) {
+        const { end, at } = this.#way(epoch, ours, ways);
+        const first = firstOf(epoch);
+        const concerns = !opens || unclosed < first;
+        if (end === 'ours' && (!opens || ours.get(at)?.closes === false)) {
+          for (
+            let link = before;
+            typeof link === 'object' && link.epoch !== at;
+            link = this.#before(link.epoch)
+          ) {
+            const passed = ways.get(link.epoch) as Way;
+            if (passed.added === true) break;
+            passed.added = true;
+            epochs.add(link.epoch);
+          }
+        } else if (end === 'lost' && concerns && earliest < first) lost.add(at);
+        else if (end === 'unopened' && concerns && earliest < first && at !== epoch) epochs.add(at);
+      }
+      if (closes) continue;
+      const isOwn = (other: string): boolean => this.#links.get(other)?.unvouched !== true;
+      const next = (this.#next.get(epoch) ?? []).filter(isOwn);
+      // Of one that nothing follows, what follows may be one that can't say what it follows.
+      const first = firstOf(epoch);
+      const after = next.length > 0 ? next : [...this.#unopened].filter((each) => firstOf(each) > first);
+      for (const each of after) if (!ours.has(each) && isOwn(each)) epochs.add(each);
+    }
+    return { epochs: [...epochs].sort((a, b) => firstOf(a) - firstOf(b)), lost };
+  }
+
+  /** Where going back from an epoch ends. What is known of an epoch that is passed is known for all who pass it. */
+  #way(from: string, ours: ReadonlyMap<string, unknown>, ways: Map<string, Way>): Way {
+    const passed: string[] = [];
+    const under = new Set<string>();
+    let way: Way | undefined;
+    for (let at = from; way === undefined;) {
+      const before = this.#before(at);
+      if (typeof before !== 'object') way = { end: before, at };
+      else if (ours.has(before.epoch)) way = { end: 'ours', at: before.epoch };
+      // A circle is a lie of the sink's, and ends nowhere.
+      else if (under.has(before.epoch)) way = { end: 'circle', at };
+      else {
+        way = ways.get(before.epoch);
+        under.add(before.epoch);
+        passed.push(before.epoch);
+        at = before.epoch;
+      }
+    }
+    for (const epoch of passed) if (!ways.has(epoch)) ways.set(epoch, { end: way.end, at: way.at });
+    return way;
+  }
+
+  /** What the opening of an epoch names. `first`: it is the first of its chain. */
+  #before(epoch: string): Link | 'lost' | 'unopened' | 'first' {
+    const { opened, previous, counter, signed } = this.#links.get(epoch) ?? {};
+    if (opened === undefined) return 'unopened';
+    if (previous === undefined) return (counter ?? 0) > 0 ? 'lost' : 'first';
+    const named = this.#links.get(previous);
+    // Whoever has a token wrote what there is of it: it can't stand for the run that a signed opening names.
+    return named === undefined || (signed === true && named.unvouched === true) ? 'lost' : named;
   }
 
   state(): ChainState {

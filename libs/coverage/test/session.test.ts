@@ -146,6 +146,65 @@ test('a lost epoch after the last of a session that was not closed may have held
   }
 });
 
+test('a run of which every line about the session was lost keeps it from being complete, where that may have gone on in it', () => {
+  /** The proxy's runs: what each says of the session, and whether a line of its own that says more is lost. */
+  type Run = {
+    readonly says: readonly ('session.open' | 'x.note' | 'session.close')[];
+    readonly loses?: boolean;
+  };
+  const run = (...says: Run['says']): Run => ({ says });
+  const loses: Run = { says: [], loses: true };
+  const statusOf = (...runs: readonly Run[]): [status: string, missing: number] => {
+    const { log, proxy, hook } = setUp();
+    hook.say('session.open', { session: S });
+    hook.stated('session.close', { session: S });
+    runs.forEach(({ says, loses: lose = false }, at) => {
+      if (at > 0) proxy.open();
+      for (const kind of says) {
+        if (kind === 'session.close') proxy.stated(kind, { session: S });
+        else proxy.say(kind, { session: S });
+      }
+      if (lose) proxy.say('call', { session: S, call: keyed('lost') }, true);
+      proxy.stated('epoch.close');
+    });
+    const { status, reasons } = member(canonicalOf(log.coverage(S)), 'proxy');
+    return [status, reasons.filter(({ reason }) => reason === 'missing').length];
+  };
+  const whole = run('session.open', 'session.close');
+  // Between two runs of it, after one that it did not close, before one that it did not open.
+  expect(statusOf(run('session.open'), loses, run('x.note', 'session.close'))).toEqual(['gap', 1]);
+  expect(statusOf(run('session.open'), loses, run(), loses, run('session.close'))).toEqual(['gap', 2]);
+  expect(statusOf(run('session.open'), loses, whole)).toEqual(['gap', 1]);
+  expect(statusOf(run('session.open', 'x.note'), loses, run())).toEqual(['gap', 1]);
+  expect(statusOf(loses, run('x.note', 'session.close'))).toEqual(['gap', 1]);
+  // Where it can't have gone on.
+  expect(statusOf(loses, whole, loses)).toEqual(['complete', 0]);
+  expect(statusOf(whole, loses, whole)).toEqual(['complete', 0]);
+  expect(statusOf(run('session.open'), run(), run('session.close'))).toEqual(['complete', 0]);
+  // What a receipt says that it does not prove: a run of it that is not next to one of which a line came.
+  expect(statusOf(run('session.open'), run(), loses)).toEqual(['complete', 0]);
+});
+
+test('a run that can not say what it follows may have followed that of a session which was not closed', () => {
+  for (const [closed, status] of [
+    [false, 'gap'],
+    [true, 'complete'],
+  ] as const) {
+    const { log, proxy, hook } = setUp();
+    for (const sink of [proxy, hook]) sink.say('session.open', { session: S });
+    hook.stated('session.close', { session: S });
+    if (closed) proxy.stated('session.close', { session: S });
+    proxy.stated('epoch.close');
+    proxy.open(true);
+    proxy.say('x.note');
+    expect(member(canonicalOf(log.coverage(S)), 'proxy').status).toBe(status);
+    // Once it is told what followed, it is that.
+    proxy.stated('epoch.close');
+    proxy.open();
+    expect(member(canonicalOf(log.coverage(S)), 'proxy').status).toBe(status);
+  }
+});
+
 test('a root that does not fit is a conflict of the sessions it is about, and of no other', () => {
   const { log, proxy, hook } = setUp();
   for (const sink of [proxy, hook]) {
@@ -241,7 +300,11 @@ test('silence and going away are told by the clock of the collector', () => {
   expect(log.coverage(S, 602).status).toBe('unclosed');
   // The next epoch accounts for the one that was killed.
   for (const sink of [proxy, hook]) sink.open();
-  expect(log.coverage(S, 602)).toMatchObject({ status: 'complete', closed: true });
+  expect(log.coverage(S, 598)).toMatchObject({ status: 'complete', closed: true });
+  // And when that is gone too, it may have had more of a session that was not closed.
+  const gone = canonicalOf(log.coverage(S, 602));
+  expect(gone).toMatchObject({ status: 'unclosed', closed: true });
+  expect(member(gone, 'proxy').reasons).toEqual([{ reason: 'overdue', epoch: proxy.epoch, what: 'close' }]);
 });
 
 test('which sinks a session has to have depends on who opened it; nobody else can ask for less', () => {
@@ -411,23 +474,48 @@ describe('over any course of things', () => {
             for (const sink of sinks)
               for (const what of ['session.close', 'epoch.close']) step(sink, what, false);
           }
-          const statement = canonicalOf(log.coverage(S, later));
+          const { session, epochs: ends } = log.statements(S, later);
+          const statement = canonicalOf(session);
           for (const { sink, status, reasons, epochs } of statement.members) {
             reached.set(status, (reached.get(status) ?? 0) + 1);
             const lines = source.filter((line) => line.sink === sink);
             const lost = lines.filter(({ ours, arrived }) => ours && !arrived);
+            const runs = [...new Set(lines.map(({ epoch }) => epoch))];
+            /** Where lines may have been lost that nothing says are not the session's; places in `runs`. */
+            const places = epochs.map(({ epoch }) => runs.indexOf(epoch)).sort((a, b) => a - b);
+            const endsWith = (place: number, kind: string, at: 0 | -1): boolean =>
+              log
+                .sent()
+                .filter(({ envelope: { epoch, session } }) => epoch === runs[place] && session === S)
+                .sort((a, b) => a.envelope.seq - b.envelope.seq)
+                .at(at)?.envelope.kind === kind;
+            const beside = (place: number): boolean => {
+              const after = places.find((each) => each > place);
+              const before = places.findLast((each) => each < place);
+              const opens = after !== undefined && endsWith(after, 'session.open', 0);
+              const closes = before !== undefined && endsWith(before, 'session.close', -1);
+              if (after === undefined) return !closes && place === (before as number) + 1;
+              if (before === undefined) return !opens && place === after - 1;
+              return !opens || !closes;
+            };
             expect(status).not.toBe('conflict');
             const known = (line: (typeof lines)[0]): boolean =>
               epochs.some(({ epoch, from, to }) => epoch === line.epoch && from <= line.seq && line.seq < to);
             if (status === 'complete') {
               // After the session's last close, or the end that the sink stated, nothing is claimed.
               expect(lost.filter(known)).toEqual([]);
-              const closedIn = epochs.at(-1)?.epoch as string;
-              for (const line of lost) expect(line.epoch > closedIn || !known(line)).toBe(true);
+              const spokenOf = ({ epoch, seq }: (typeof lines)[0]): boolean =>
+                ends.some((each) => each.epoch === epoch && seq < each.next);
+              for (const { epoch } of lost.filter((line) => !known(line) && spokenOf(line))) {
+                const place = runs.indexOf(epoch);
+                expect(places.includes(place) || !beside(place)).toBe(true);
+              }
             }
             // The numbers named are those that did not arrive, each of them, and in the epochs of the session.
             for (const reason of reasons) {
               if (reason.reason !== 'missing') continue;
+              const place = runs.indexOf(reason.epoch);
+              expect(places.includes(place) || beside(place)).toBe(true);
               for (let seq = reason.from; seq < reason.to; seq++) {
                 expect(lines.find((line) => line.epoch === reason.epoch && line.seq === seq)?.arrived).toBe(
                   false,

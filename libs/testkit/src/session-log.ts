@@ -204,7 +204,7 @@ export class SessionLog {
           .filter(({ envelope }) => envelope.session === session)
           .flatMap((entry) => sightingOf(entry) ?? []),
         epochOf,
-        sinkOf: (sink) => sinks.get(sink),
+        chainOf: (sink) => chains.get(sink) as SinkChain,
       }),
     };
   }
