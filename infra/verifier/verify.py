@@ -1201,6 +1201,7 @@ class Chain:
     def __init__(self):
         self.links = {}  # epoch -> link, in the order of their first entries
         self.next = {}  # epoch -> epochs that name it as theirs before, in the order of their openings
+        self.unopened = {}  # epochs whose opening was not received, in the order of their first entries
         self._found = None
 
     def apply(self, entry, keyed):
@@ -1229,10 +1230,13 @@ class Chain:
         if entry.kind != "epoch.open" or said["seq"] != 1:
             if not link["spoke"]:
                 link["spoke"], self._found = True, None
+            if link["opened"] is None:
+                self.unopened[link["epoch"]] = True
             return
         if link["opened"] is not None:
             return
         self._found = None
+        self.unopened.pop(link["epoch"], None)
         attrs = entry.attrs
         link["opened"] = entry.index
         link["signed"] = entry.signed is not None
@@ -1257,6 +1261,75 @@ class Chain:
                     "root": link["root"],
                 }
         return None
+
+    def before(self, epoch):
+        """What the opening of an epoch names: a link, or "unopened", "first" (it names none), "lost" (there is none)."""
+        link = self.links.get(epoch)
+        if link is None or link["opened"] is None:
+            return "unopened"
+        if link["previous"] is None:
+            return "lost" if link["counter"] else "first"
+        named = self.links.get(link["previous"])
+        return "lost" if named is None or link["signed"] and not named["vouched"] else named
+
+    def _way(self, epoch, ours, ways):
+        """Where going back from an epoch ends, as (how, at which epoch). `ways` remembers it of those passed."""
+        passed = []
+        at = epoch
+        while True:
+            link = self.before(at)
+            if isinstance(link, str):
+                found = (link, at)
+            elif link["epoch"] in ours:
+                found = ("ours", link["epoch"])
+            elif link["epoch"] in ways:
+                found = ways[link["epoch"]] or ("circle", at)
+            else:
+                at = link["epoch"]
+                ways[at] = None
+                passed.append(at)
+                continue
+            for each in passed:
+                ways[each] = found
+            return found
+
+    def beside(self, ours):
+        """
+        Section 5. `ours`: epoch -> (opens, closes). The epochs that may have held lines of the session that were lost, by
+        their first entries, and those before which a lost one may have.
+        """
+        first = {epoch: self.links[epoch]["first"] for epoch in ours}
+        epochs, lost, ways, added = set(), set(), {}, set()
+        earliest = min(first.values())
+        unclosed = min((first[epoch] for epoch, (_, closes) in ours.items() if not closes), default=None)
+        for epoch, (opens, closes) in ours.items():
+            before = self.before(epoch)
+            if not opens and before == "lost":
+                lost.add(epoch)
+            elif not opens and isinstance(before, dict) and before["epoch"] not in ours:
+                epochs.add(before["epoch"])
+            if len(ours) > 1:
+                how, at = self._way(epoch, ours, ways)
+                doubtful = earliest < first[epoch] and (not opens or unclosed is not None and unclosed < first[epoch])
+                if how == "ours" and not (opens and ours[at][1]):
+                    while before["epoch"] != at and before["epoch"] not in added:
+                        added.add(before["epoch"])
+                        before = self.before(before["epoch"])
+                elif how == "lost" and doubtful:
+                    lost.add(at)
+                elif how == "unopened" and doubtful and at != epoch:
+                    epochs.add(at)
+            if closes:
+                continue
+            after = [each for each in self.next.get(epoch, ()) if self.links[each]["vouched"]]
+            if not after:
+                after = [
+                    each
+                    for each in self.unopened
+                    if self.links[each]["first"] > first[epoch] and self.links[each]["vouched"]
+                ]
+            epochs.update(each for each in after if each not in ours)
+        return sorted(epochs | added, key=lambda each: self.links[each]["first"]), lost
 
     def findings(self):
         if self._found is None:
@@ -1343,6 +1416,41 @@ class Session:
                 self.openers.add((sink, entry.signed is not None))
         if entry.kind == "session.close":
             extent["closed"] = seq if extent["closed"] is None else max(extent["closed"], seq)
+
+
+def ends_of(extent):
+    """Whether a session opens in an epoch, and whether it closes there."""
+    opened, closed = extent["opened"], extent["closed"]
+    return opened is not None and opened == extent["first"], closed is not None and closed == extent["last"]
+
+
+def beside_epoch(found):
+    """What an epoch beside a session keeps it from: (statuses, reasons)."""
+    epoch, statuses, reasons = found["epoch"], [], []
+
+    def because(status, reason, **more):
+        statuses.append(status)
+        reasons.append(dict(more, reason=reason, epoch=epoch))
+
+    for each in found["conflicts"]:
+        if each["kind"] != "number":
+            because("conflict", "conflict", **each)
+    if found["conflictsOmitted"]:
+        because("conflict", "conflicts_omitted", count=found["conflictsOmitted"])
+    for name in ("missing", "unbound"):
+        for each in found[name]:
+            because("gap", name, **each)
+    ending = found.get("ending")
+    if ending is not None and not ending["compared"]:
+        because("gap", "root_not_compared")
+    if "close" in found["overdue"]:
+        because("unclosed", "overdue", what="close")
+    if states_more_lost(found):
+        stated = found["stated"]
+        because("gap", "stated_loss", dropped=stated["dropped"], filtered=stated["filtered"])
+    if "sender" in found["unknown"]:
+        reasons.append({"reason": "unsigned", "epoch": epoch})
+    return statuses, reasons
 
 
 def in_epoch(epoch, extent, found):
@@ -1716,15 +1824,21 @@ class Log:
         statuses = [each["status"] for each in epochs]
         if story is not None:
             statuses.append("conflict")
+        ours = {epoch: ends_of(extent) for epoch, extent, _ in parts}
+        beside, goes_on = self.chains[sink].beside(ours)
+        others = [self.epoch_statement(sink, epoch, time, policy) for epoch in beside]
+        for other in others:
+            bad, why = beside_epoch(other)
+            statuses.extend(bad)
+            reasons.extend(why)
         chain = self.chains[sink].findings()
-        goes_on = {epoch for epoch, extent, _ in parts if extent["opened"] is None or extent["opened"] != extent["first"]}
-        _, last, last_found = parts[-1]
+        last_epoch, last, last_found = parts[-1]
         for lost in chain["lost"]:
-            after = last["closed"] is None and lost["index"] > last_found["last"]["index"]
+            after = not ours[last_epoch][1] and lost["index"] > last_found["last"]["index"]
             if lost["before"] in goes_on or after:
                 statuses.append("silent")
                 reasons.append({"reason": "lost_epoch", "lost": lost})
-        ours = {epoch for epoch, _, _ in parts}
+        ours = set(ours)
         twisted = [each for each in chain["branches"] if ours & set(each["epochs"])]
         twisted += [each for each in chain["miscounted"] if each["epoch"] in ours]
         for each in twisted:
@@ -1734,8 +1848,8 @@ class Log:
             "sink": sink,
             "required": required,
             "status": worst(statuses),
-            "closed": "ending" in last_found or (last["closed"] is not None and last["closed"] == last["last"]),
-            "signed": all("sender" not in found["unknown"] for _, _, found in parts),
+            "closed": "ending" in last_found or ends_of(last)[1],
+            "signed": all("sender" not in found["unknown"] for found in [found for _, _, found in parts] + others),
             "epochs": epochs,
             "reasons": reasons,
         }
@@ -3111,7 +3225,7 @@ class Verification:
 
 SESSION_TYPE = "urn:belay:session-receipt:v1"
 PERIOD_TYPE = "urn:belay:period-receipt:v1"
-SESSION_NOT_PROVEN_DIGEST = "sha256:06dbd7facc743b5ffcb9e3b13002b8892f5bcadce43b59cae824731f0eaaf5bb"
+SESSION_NOT_PROVEN_DIGEST = "sha256:32a864da97f77fc9b967f308e973acee2063663d3a4f7c6b09155f09b3288016"
 PERIOD_NOT_PROVEN_DIGEST = "sha256:56ddefa67837a7b9b01cbc64242e1a9aa54217cc5e0c702b8a60f1091634e9f4"
 MOST_LISTED = 100
 MOST_IN_REASON = 20

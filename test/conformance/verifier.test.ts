@@ -6,7 +6,7 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { LogCoverage } from '@belay/coverage';
+import { LogCoverage, type MemberStatement, type SessionStatement } from '@belay/coverage';
 import { canonical, parseEntry } from '@belay/envelope';
 import { EXPORT_CHECKS, type ExportManifest, verifyExport } from '@belay/export';
 import { toPem } from '@belay/keys/x509';
@@ -105,18 +105,26 @@ async function agree(histories: readonly LogQuestion[]): Promise<string[]> {
 
 test('statements, authority and disposition of sessions, whatever sinks, verifiers, auditors and admins do', async () => {
   const dispositions = new Set<string>();
+  /** Sessions that a run beside theirs keeps from being complete. */
+  let beside = 0;
   // The same ones each time to begin with, which come to everything; and others.
   const same = fc.sample(scripts, { numRuns: 60, seed: SEED });
   const others = fc.sample(scripts, Math.ceil(runs / 3));
   for (const text of await agree([...same, ...others].map(historyOf))) {
     const { sessions } = JSON.parse(text) as {
-      sessions: Record<string, { disposition: { status: string } }>;
+      sessions: Record<string, { disposition: { status: string }; statement: SessionStatement }>;
     };
-    for (const { disposition } of Object.values(sessions)) dispositions.add(disposition.status);
+    for (const { disposition, statement } of Object.values(sessions)) {
+      dispositions.add(disposition.status);
+      const isBeside = ({ epochs, reasons }: MemberStatement): boolean =>
+        reasons.some((why) => 'epoch' in why && epochs.every(({ epoch }) => epoch !== why.epoch));
+      if (statement.members.some(isBeside)) beside++;
+    }
   }
   // What the generator never makes is never compared.
   const all = ['affirmed', 'contested', 'incomplete', 'open', 'unverified', 'violated'];
   expect([...dispositions].sort()).toEqual(all);
+  expect(beside).toBeGreaterThan(0);
 });
 
 /** Values that a member may be given in place of its own. */

@@ -148,3 +148,104 @@ test('who has a token and not the key can not take the place of an epoch that wa
     }
   }
 });
+
+test('what is beside the epochs of a session is what the page says, however they are linked', () => {
+  interface Told {
+    /** The epoch it names; one that never came, or none. */
+    readonly previous: number | undefined;
+    readonly opened: boolean;
+    readonly signed: boolean;
+    readonly ours: boolean;
+    readonly opens: boolean;
+    readonly closes: boolean;
+  }
+  const link: fc.Arbitrary<Told> = fc.record({
+    previous: fc.option(fc.nat(11), { nil: undefined, freq: 8 }),
+    opened: fc.oneof({ weight: 6, arbitrary: fc.constant(true) }, { weight: 1, arbitrary: fc.boolean() }),
+    signed: fc.oneof({ weight: 6, arbitrary: fc.constant(true) }, { weight: 1, arbitrary: fc.boolean() }),
+    ours: fc.boolean(),
+    opens: fc.boolean(),
+    closes: fc.boolean(),
+  });
+  /** Most follow the one before, some another. */
+  const chain = fc
+    .array(fc.tuple(link, fc.boolean(), fc.boolean()), { minLength: 1, maxLength: 10 })
+    .map((all) => all.map(([one, a, b], n) => (n > 0 && (a || b) ? { ...one, previous: n - 1 } : one)));
+
+  /** The page, word for word: each question asked again of all epochs. */
+  function oracle(all: readonly Told[]): { epochs: number[]; lost: number[] } {
+    const has = (n: number | undefined): n is number => n !== undefined && n < all.length;
+    const at = (n: number): Told => all[n] as Told;
+    const isOwn = (n: number): boolean => at(n).signed;
+    const isLost = (n: number): boolean => {
+      const { opened, previous, signed } = at(n);
+      return opened && previous !== undefined && (!has(previous) || (signed && !isOwn(previous)));
+    };
+    const back = (from: number): { passed: number[]; end: string; at: number } => {
+      const passed: number[] = [];
+      for (let n = from; ;) {
+        if (!at(n).opened) return { passed, end: 'unopened', at: n };
+        if (isLost(n)) return { passed, end: 'lost', at: n };
+        const next = at(n).previous;
+        if (next === undefined) return { passed, end: 'none', at: n };
+        if (at(next).ours) return { passed, end: 'ours', at: next };
+        if (passed.includes(next)) return { passed, end: 'again', at: n };
+        passed.push(next);
+        n = next;
+      }
+    };
+    const epochs = new Set<number>();
+    const lost = new Set<number>();
+    const every = all.map((_, n) => n);
+    for (const e of every.filter((n) => at(n).ours)) {
+      const { opens, closes, opened, previous } = at(e);
+      const { passed, end, at: last } = back(e);
+      const several = every.filter((n) => at(n).ours).length > 1;
+      if (several && end === 'ours' && (!opens || !at(last).closes)) for (const n of passed) epochs.add(n);
+      if (!opens && isLost(e)) lost.add(e);
+      if (!opens && opened && !isLost(e) && has(previous)) epochs.add(previous);
+      const earlier = every.filter((n) => at(n).ours && n < e);
+      const may = earlier.length > 0 && (!opens || earlier.some((n) => !at(n).closes));
+      if (end === 'lost' && may) lost.add(last);
+      if (end === 'unopened' && may) epochs.add(last);
+      if (closes) continue;
+      const naming = every.filter((n) => at(n).opened && at(n).previous === e && isOwn(n));
+      const without = every.filter((n) => !at(n).opened && n > e && isOwn(n));
+      for (const n of naming.length > 0 ? naming : without) epochs.add(n);
+    }
+    return {
+      epochs: [...epochs].filter((n) => !at(n).ours).sort((a, b) => a - b),
+      lost: [...lost].sort((a, b) => a - b),
+    };
+  }
+
+  const seen = { epochs: 0, lost: 0 };
+  fc.assert(
+    fc.property(chain, (all) => {
+      const log = new SessionLog();
+      const sink = log.sink('proxy', {});
+      const name = (n: number): string => `01J0000000000000000000000${'0123456789AB'.charAt(n)}`;
+      all.forEach(({ previous, opened, signed }, n) => {
+        const attrs = {
+          sink_kind: 'proxy',
+          ...(previous === undefined ? {} : { prev_epoch: name(previous) }),
+        };
+        const body = opened ? sink.line('epoch.open', { attrs }, 1) : sink.line('x.note', {}, 2);
+        const mine = Buffer.from(body.toString().replace(/"epoch":"[^"]*"/, `"epoch":"${name(n)}"`));
+        log.append(mine, { ...sink.by, signed: signed ? sink.by.signed : undefined });
+      });
+      const made = new SinkChain({ log: log.entries[0]?.line.log as string, sink: 'proxy' });
+      for (const entry of log.sent()) made.apply(entry, () => true);
+      const ours = new Map(all.flatMap(({ ours: is, ...ends }, n) => (is ? [[name(n), ends] as const] : [])));
+      if (ours.size === 0) return;
+      const right = oracle(all);
+      const { epochs, lost } = made.beside(ours);
+      expect(epochs).toEqual(right.epochs.map(name));
+      expect([...lost].sort()).toEqual(right.lost.map(name));
+      seen.epochs += epochs.length;
+      seen.lost += lost.size;
+    }),
+    { numRuns: Number(process.env['BELAY_RUNS'] ?? 300) },
+  );
+  expect(Math.min(seen.epochs, seen.lost)).toBeGreaterThan(50);
+});
