@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { CollectorApi } from '@belay/contracts';
 import type { AccountStore, CheckpointRow, LogRow, Reader } from '@belay/db';
 import { parseEntry } from '@belay/envelope';
-import type { ExportRequest, ExportSource } from '@belay/export';
+import { type ExportRequest, type ExportSource, wholeEpochs } from '@belay/export';
 import { formatVkey } from '@belay/note';
 
 /** Entries read at a time. */
@@ -49,7 +49,7 @@ export function exportSource(
         sessions,
         collector: await store.exports.collectorSpans(log, size),
         declared: sinks.filter(({ declared }) => declared).map(({ sink }) => sink),
-        epochs: await store.exports.epochs(log, sessions, size),
+        epochs: await store.exports.epochs(log, sessions, size, wholeEpochs),
         cited: await citedBy(store, log, sessions, size),
       };
     },

@@ -26,6 +26,8 @@ export interface EpochPlaces {
   readonly first?: number | undefined;
   readonly opened?: number | undefined;
   readonly spoke?: number | undefined;
+  /** The epoch that its first opening names. */
+  readonly previous?: string | undefined;
 }
 
 interface EpochRow {
@@ -71,13 +73,14 @@ export class ExportReader {
   }
 
   /**
-   * The epochs of the sinks that are declared, or of which an entry below `size` names one of the sessions. Where one
-   * does, all of the epoch's entries are told; of the others their first ones.
+   * The epochs of the sinks that are declared, or of which an entry below `size` names one of the sessions, with their
+   * first entries; and where all of the entries are of those that `whole` then asks for.
    */
   async epochs(
     log: LogRecord,
     sessions: readonly string[],
     size: number,
+    whole: (epochs: readonly (EpochPlaces & { readonly named: boolean })[]) => ReadonlySet<unknown>,
   ): Promise<(EpochPlaces & { readonly named: boolean })[]> {
     const named = new Map<string, EpochRow>();
     for (let at = 0; at < sessions.length; at += EPOCHS) {
@@ -98,21 +101,33 @@ export class ExportReader {
              where e.log = $1 and (e.sink = any($2::int[]) or n.declared < $3) order by e.sink, e.epoch`,
       values: [log.log, sinks, size],
     });
-    const found: (EpochPlaces & { readonly named: boolean })[] = [];
-    const others: EpochRow[] = [];
     const all = new Map((rows as EpochRow[]).map((row) => [`${row.sink} ${row.epoch}`, row]));
     // One whose only lines are second stories has no row of its own.
     for (const [key, row] of named) all.set(key, row);
-    for (const [key, row] of all) {
-      if (!named.has(key)) {
-        others.push(row);
-        continue;
-      }
-      const spans = await this.#spans(log, row, size);
-      found.push({ sink: row.name, epoch: uuidToEpoch(row.epoch), named: true, spans });
+    const places: (EpochPlaces & { readonly named: boolean })[] = [];
+    const rowOf = new Map<EpochPlaces, EpochRow>();
+    const every = [...all];
+    for (let at = 0; at < every.length; at += EPOCHS) {
+      const part = every.slice(at, at + EPOCHS);
+      const firsts = await this.#firsts(
+        log,
+        part.map(([, row]) => row),
+        size,
+      );
+      part.forEach(([key, row], n) => {
+        const isNamed = named.has(key);
+        // One that has no entry below the size is not there yet.
+        if (firsts[n] === undefined && !isNamed) return;
+        const place = { sink: row.name, epoch: uuidToEpoch(row.epoch), named: isNamed, ...firsts[n] };
+        places.push(place);
+        rowOf.set(place, row);
+      });
     }
-    for (let at = 0; at < others.length; at += EPOCHS) {
-      found.push(...(await this.#firsts(log, others.slice(at, at + EPOCHS), size)));
+    const asked = whole(places);
+    const found: (EpochPlaces & { readonly named: boolean })[] = [];
+    for (const place of places) {
+      const spans = asked.has(place) ? await this.#spans(log, rowOf.get(place) as EpochRow, size) : undefined;
+      found.push(spans === undefined ? place : { ...place, spans });
     }
     return found;
   }
@@ -175,11 +190,12 @@ export class ExportReader {
     return spans;
   }
 
+  /** For each of the epochs, in their order; undefined where no entry of it is below `size` but second stories. */
   async #firsts(
     log: LogRecord,
     epochs: readonly EpochRow[],
     size: number,
-  ): Promise<(EpochPlaces & { readonly named: false })[]> {
+  ): Promise<(Pick<EpochPlaces, 'first' | 'opened' | 'spoke' | 'previous'> | undefined)[]> {
     // Only one entry can be the `epoch.open` with number 1: the first two tell which is the first that is none.
     const { rows } = await this.#pool.query({
       text: `select k.o as place, e.index, e.line from unnest($2::int[], $3::uuid[]) with ordinality as k(sink, epoch, o)
@@ -200,18 +216,17 @@ export class ExportReader {
       known.push({ index, envelope: parseEnvelope(line) });
       lines.set(place, known);
     }
-    return epochs.flatMap(({ name, epoch }, at) => {
+    return epochs.map((_, at) => {
       const found = lines.get(at + 1);
-      if (found === undefined) return [];
+      if (found === undefined) return undefined;
       const isOpening = ({ envelope }: { envelope: Envelope }): boolean =>
         envelope.kind === 'epoch.open' && envelope.seq === 1;
+      const opening = found.find(isOpening);
       return {
-        sink: name,
-        epoch: uuidToEpoch(epoch),
-        named: false as const,
         first: found[0]?.index,
-        opened: found.find(isOpening)?.index,
+        opened: opening?.index,
         spoke: found.find((one) => !isOpening(one))?.index,
+        previous: opening?.envelope.attrs?.['prev_epoch'] as string | undefined,
       };
     });
   }

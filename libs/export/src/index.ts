@@ -8,7 +8,7 @@ export {
   type ExportSource,
 } from './build.js';
 export type { IndexSpan, NodeSource } from './entries-file.js';
-export { type EpochFacts, selectEntries, type SelectionFacts } from './selection.js';
+export { type EpochFacts, selectEntries, type SelectionFacts, wholeEpochs } from './selection.js';
 export {
   EXPORT_CHECKS,
   type ExaminedExport,

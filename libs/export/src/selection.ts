@@ -6,12 +6,17 @@ export interface EpochFacts {
   readonly epoch: string;
   /** Whether one of its entries names a chosen session. */
   readonly named: boolean;
-  /** Where its entries are; needed of a named one only. Spans may have entries of others inside: these are taken too. */
+  /**
+   * Where its entries are; needed of those that `wholeEpochs` tells only. Spans may have entries of others inside: these
+   * are taken too.
+   */
   readonly spans?: readonly IndexSpan[] | undefined;
   /** First entry, first `epoch.open` with number 1, first entry that is none such; second stories aside. */
   readonly first?: number | undefined;
   readonly opened?: number | undefined;
   readonly spoke?: number | undefined;
+  /** The epoch that its first opening names. */
+  readonly previous?: string | undefined;
 }
 
 /** What a log tells of who was asked for. */
@@ -28,6 +33,47 @@ export interface SelectionFacts {
   readonly cited: readonly number[];
 }
 
+/**
+ * The epochs of which every entry is needed (E2): those that name a chosen session, and those beside these by what the
+ * openings name. They are at least those that any of the statements on the sessions was made from, at whatever size.
+ */
+export function wholeEpochs<Facts extends Omit<EpochFacts, 'spans'>>(epochs: readonly Facts[]): Set<Facts> {
+  const keyOf = (sink: string, epoch: string): string => `${sink} ${epoch}`;
+  const all = new Map(epochs.map((facts) => [keyOf(facts.sink, facts.epoch), facts]));
+  const speaking = new Set(epochs.flatMap(({ sink, named }) => (named ? sink : [])));
+  const whole = new Set(epochs.filter(({ named }) => named));
+  /** Whether going back from an epoch comes to a named one: once it is known of one, it is of all that come by it. */
+  const arrives = new Map<Facts, boolean>();
+  for (const from of epochs) {
+    const { sink, previous, first, opened } = from;
+    if (!speaking.has(sink)) continue;
+    // Nobody can tell what it is beside.
+    if (first !== undefined && opened === undefined) whole.add(from);
+    if (previous !== undefined && all.get(keyOf(sink, previous))?.named === true) whole.add(from);
+    if (!from.named) continue;
+    const passed: Facts[] = [];
+    let found: boolean | undefined;
+    for (let at: Facts = from; found === undefined;) {
+      const before = at.previous === undefined ? undefined : all.get(keyOf(sink, at.previous));
+      if (before === undefined) found = false;
+      else if (before.named) found = true;
+      else {
+        found = arrives.get(before);
+        if (found === undefined) arrives.set(before, false);
+        passed.push(before);
+        at = before;
+      }
+    }
+    if (passed[0] !== undefined) whole.add(passed[0]);
+    for (const one of passed) {
+      if (!found) continue;
+      arrives.set(one, true);
+      whole.add(one);
+    }
+  }
+  return whole;
+}
+
 /** The entries that an export of sessions or of a period has, FORMAT.md section 4: ascending, none touching the next. */
 export function selectEntries({ size, collector, declared, epochs, cited }: SelectionFacts): IndexSpan[] {
   const sinks = new Set(declared);
@@ -36,8 +82,9 @@ export function selectEntries({ size, collector, declared, epochs, cited }: Sele
   const one = (index: number | undefined): void => {
     if (index !== undefined) spans.push({ from: index, to: index + 1 });
   };
+  const whole = wholeEpochs(epochs);
   for (const epoch of epochs) {
-    if (epoch.named) spans.push(...(epoch.spans ?? []));
+    if (whole.has(epoch)) spans.push(...(epoch.spans ?? []));
     else if (sinks.has(epoch.sink)) for (const index of [epoch.first, epoch.opened, epoch.spoke]) one(index);
   }
   for (const index of cited) one(index);

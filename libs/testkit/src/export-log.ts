@@ -336,8 +336,10 @@ function selectionOf(
     }
     if (entry.line.conflict !== undefined) continue;
     facts.first ??= index;
-    if (kind === 'epoch.open' && seq === 1) facts.opened ??= index;
-    else facts.spoke ??= index;
+    if (kind === 'epoch.open' && seq === 1) {
+      if (facts.opened === undefined) facts.previous = attrs?.['prev_epoch'] as string | undefined;
+      facts.opened ??= index;
+    } else facts.spoke ??= index;
   }
   return { sessions, size: entries.length, collector, declared, epochs: [...epochs.values()], cited };
 }
