@@ -31,6 +31,24 @@ function expectedEntries(chosen: ReadonlySet<string>): Set<number> {
   const names = (entry: (typeof sent)[number]): boolean => chosen.has(entry.envelope.session ?? '');
   const whole = new Set(sent.filter(names).map(keyOf));
   const sinks = new Set(sent.filter((entry) => whole.has(keyOf(entry))).map(({ envelope }) => envelope.sink));
+  const named = new Set(whole);
+  const previous = new Map<string, string>();
+  for (const entry of sent.filter(
+    ({ line, envelope }) => line.conflict === undefined && envelope.seq === 1,
+  )) {
+    const before = entry.envelope.attrs?.['prev_epoch'];
+    if (before !== undefined) previous.set(keyOf(entry), `${entry.envelope.sink} ${String(before)}`);
+  }
+  for (const from of named) {
+    for (const [key, before] of previous) if (before === from) whole.add(key);
+    const passed: string[] = [];
+    for (let at = previous.get(from); at !== undefined; at = previous.get(at)) {
+      if (named.has(at)) for (const key of passed) whole.add(key);
+      if (named.has(at)) break;
+      passed.push(at);
+    }
+    if (passed[0] !== undefined) whole.add(passed[0]);
+  }
   for (const entry of entries) {
     if (entry.by === 'collector' && entry.statement.kind === 'sink.declared') sinks.add(entry.statement.sink);
   }
