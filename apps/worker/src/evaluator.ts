@@ -183,7 +183,7 @@ export class Evaluator {
       const statement = lane.coverage.sessionStatement(row.session, asOf);
       const due = dueOf(lane, statement, asOf, now);
       if (!force && !mayHaveChanged(row, statement)) {
-        plain.push(coverageOnly(row, statement, due));
+        plain.push(coverageOnly(lane, row, statement, due));
         continue;
       }
       const key = `${turn.log.log} ${row.session}`;
@@ -221,7 +221,7 @@ export class Evaluator {
         // Of one that is judged again and again while it goes on, the next time is later the longer it takes.
         const isOpen = facts.judgement.disposition.status === 'open';
         const pause = isOpen ? (facts.evidence.entries / ENTRIES_A_SECOND) * 1_000 : 0;
-        plain.push(this.#outcome(turn, webhooks, row, facts, last, later(due, now, pause)));
+        plain.push(this.#outcome(turn, lane, webhooks, row, facts, last, later(due, now, pause)));
         continue;
       }
       judged.push({ row, facts, last, due });
@@ -344,7 +344,7 @@ export class Evaluator {
         const issued = await collector.issue({ project: turn.log.project, payload });
         if (issued.ok) {
           const receipt = { id: issued.value.id, digest: Buffer.from(issued.value.digest, 'hex') };
-          outcomes.push(this.#outcome(turn, webhooks, row, facts, receipt, due, supersedes));
+          outcomes.push(this.#outcome(turn, lane, webhooks, row, facts, receipt, due, supersedes));
         } else postponed.push({ session, ms: this.#later(turn, issued.fault) });
       }
     });
@@ -413,6 +413,7 @@ export class Evaluator {
 
   #outcome(
     turn: AccountTurn,
+    lane: Lane,
     webhooks: readonly Subscription[],
     row: AccountSession,
     facts: SessionFacts,
@@ -432,6 +433,7 @@ export class Evaluator {
       summary: { calls, verdicts: { PASS, WARN, FAIL, UNVERIFIED }, kinds: statement.kinds, levels },
       receipt: receipt?.id,
       due,
+      beside: lane.beside(row.session),
       deliveries: isNew ? this.#deliveries(turn, webhooks, row, disposition, receipt, supersedes) : [],
     };
   }
@@ -492,9 +494,14 @@ function mayHaveChanged(row: AccountSession, statement: SessionStatement): boole
   return statement.status !== 'open' && statement.members.length > 0;
 }
 
-function coverageOnly(row: AccountSession, statement: SessionStatement, due: Date | null): SessionOutcome {
+function coverageOnly(
+  lane: Lane,
+  row: AccountSession,
+  statement: SessionStatement,
+  due: Date | null,
+): SessionOutcome {
   const { status: coverage, closed } = statement;
-  return { session: row.session, coverage, closed, due, deliveries: [] };
+  return { session: row.session, coverage, closed, due, beside: lane.beside(row.session), deliveries: [] };
 }
 
 const later = (due: Date | null, now: Date, pause: number): Date | null =>
@@ -514,6 +521,12 @@ function dueOf(lane: Lane, statement: SessionStatement, asOf: AsOf, now: Date): 
     if (epochs.length === 0 && required && statement.began !== undefined) {
       times.push(Date.parse(statement.began.received) + policy.lateness * 1_000 + 1);
     }
+  }
+  // A run beside it that goes on keeps it from nothing until it should have ended.
+  for (const { sink, epoch } of coverage.besideOf(statement.session).epochs) {
+    const { ending, last, limits } = coverage.epochStatement(sink, epoch, asOf, policy);
+    if (ending !== undefined || last === undefined) continue;
+    times.push(Date.parse(last.received) + limits.closeTimeout * 1_000 + 1);
   }
   const next = times.filter((time) => time > now.getTime());
   return next.length === 0 ? null : new Date(Math.min(...next));

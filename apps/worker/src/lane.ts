@@ -2,6 +2,7 @@ import {
   type ChainFindings,
   CoverageError,
   type EpochCoverage,
+  type EpochName,
   type EpochState,
   type EpochStatement,
   type KeptStates,
@@ -136,7 +137,7 @@ export class Lane {
     const touched = this.coverage.takeTouched();
     const concerned: Concerned[] = [];
     const epochs = this.#epochsOf(touched, opened, now, concerned);
-    for (const chain of touched.chains) this.#compareChain(chain, concerned);
+    for (const chain of touched.chains) this.#compareChain(chain, touched.epochs, concerned);
     for (const { sink } of this.coverage.declarations.slice(declared)) {
       // A sink that was declared only after a session began is a member of it when it speaks.
       const first = this.coverage.declarations.findIndex((one) => one.sink === sink);
@@ -171,6 +172,12 @@ export class Lane {
       turn,
       keys.map(({ sink }) => sink),
     );
+    await this.#loadEpochs(
+      turn,
+      sessions.flatMap((session) =>
+        this.#kept.knowsSession(session) ? this.coverage.besideOf(session).epochs : [],
+      ),
+    );
   }
 
   /** The same for epochs. */
@@ -184,6 +191,12 @@ export class Lane {
       turn,
       keys.map(({ sink }) => sink),
     );
+  }
+
+  /** Epochs of which no line names a session, loaded before, and which concern it all the same. */
+  beside(session: string): readonly EpochName[] {
+    const { epochs, lost } = this.coverage.besideOf(session);
+    return [...epochs, ...lost];
   }
 
   /** Everything of these sinks, if they have at most so many epochs in all. Returns how many they have. */
@@ -313,14 +326,21 @@ export class Lane {
     return { due: overdueAt(statement, now)?.toISOString() ?? null, waits: false };
   }
 
-  #compareChain(chain: SinkChain, concerned: Concerned[]): void {
+  #compareChain(chain: SinkChain, touched: readonly EpochCoverage[], concerned: Concerned[]): void {
     const { sink } = chain;
     const before = this.#chains.get(sink);
     const after = chain.findings();
     this.#chains.set(sink, after);
-    if (before === undefined) return;
     const all = { sink, after: 0, upto: OPEN_END, before: OPEN_END };
     const open = { ...all, after: OPEN_END - 1 };
+    // What follows an epoch may have more of a session that was not closed there.
+    for (const { sink: of, epoch } of touched) {
+      const previous = of === sink ? chain.previous(epoch) : undefined;
+      if (previous !== undefined) concerned.push({ ...open, epoch: previous });
+    }
+    if (before === undefined) return;
+    // So may one that can't say what it follows.
+    if (different(before.unopened, after.unopened).length > 0) concerned.push(open);
     for (const { before: epoch } of different(before.lost, after.lost)) {
       concerned.push({ ...all, epoch }, open);
     }

@@ -1,4 +1,5 @@
 import { type EpochState, LogCoverage } from '@belay/coverage';
+import type { AccountTurn } from '@belay/db';
 import { type LogSink, SessionLog } from '@belay/testkit';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -241,17 +242,14 @@ describe('a log that is reconciled in batches', () => {
             const now = new Date(made.now);
             const time = now.toISOString();
             const before = statementsOf(coverage, time);
+            let dirty: readonly string[] = [];
             await stored.store.turn(log.record, async (turn) => {
               lane ??= await Lane.open(turn);
               const to = Math.min(lane.size + (batches[done % batches.length] as number), log.size);
               await lane.step(turn, to, now);
               for (const entry of made.entries.slice(coverage.size, to)) coverage.apply(entry);
+              dirty = await lookedAt(turn, lane, log, now);
             });
-            const { rows } = await stored.pool.query(
-              'update sessions set dirty = null, due = null where log = $1 and dirty is not null returning session',
-              [log.record.log],
-            );
-            const dirty = new Set((rows as { session: string }[]).map(({ session }) => session));
             for (const [name, statement] of statementsOf(coverage, time)) {
               if (statement !== before.get(name))
                 expect(dirty, `${name} after ${coverage.size}`).toContain(name);
@@ -264,6 +262,26 @@ describe('a log that is reconciled in batches', () => {
     );
   });
 });
+
+/** Settles what waits to be looked at, as the evaluator does once it has looked. Returns which that was. */
+async function lookedAt(turn: AccountTurn, lane: Lane, log: StoredLog, now: Date): Promise<string[]> {
+  const { rows } = await stored.pool.query(
+    'select session from sessions where log = $1 and dirty is not null',
+    [log.record.log],
+  );
+  const names = (rows as { session: string }[]).map(({ session }) => session);
+  await lane.load(turn, names);
+  const outcomes = names.map((name) => ({
+    session: name,
+    coverage: 'open',
+    closed: false,
+    due: null,
+    beside: lane.beside(name),
+    deliveries: [],
+  }));
+  await turn.settle(lane.fence, outcomes, now);
+  return names;
+}
 
 /** What the sessions in memory come to, but for how much of the log was looked at. */
 function statementsOf(coverage: LogCoverage, time: string): Map<string, string> {

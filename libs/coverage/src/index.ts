@@ -32,6 +32,7 @@ export {
 export { CoverageError, type CoverageErrorCode } from './error.js';
 export {
   type Declaration,
+  type EpochName,
   type KeptStates,
   LogCoverage,
   type LogState,

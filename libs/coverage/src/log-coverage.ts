@@ -48,6 +48,12 @@ const NOTHING_KEPT: KeptStates = {
   session: () => undefined,
 };
 
+/** One run of a sink. */
+export interface EpochName {
+  readonly sink: string;
+  readonly epoch: string;
+}
+
 /** What changed since it was last asked. */
 export interface Touched {
   readonly epochs: readonly EpochCoverage[];
@@ -258,13 +264,18 @@ export class LogCoverage {
     });
   }
 
-  /** Epochs beside a session's own, whose statements a statement on it is made from too. */
-  besideOf(session: string): { readonly sink: string; readonly epoch: string }[] {
-    return [...this.session(session).ends()].flatMap(([sink, ends]) =>
-      this.chain(sink)
-        .beside(ends)
-        .epochs.map((epoch) => ({ sink, epoch })),
-    );
+  /**
+   * Epochs beside a session's own, whose statements a statement on it is made from too. `lost`: those before which a lost
+   * one may have been beside it.
+   */
+  besideOf(session: string): Record<'epochs' | 'lost', readonly EpochName[]> {
+    const found = { epochs: [] as EpochName[], lost: [] as EpochName[] };
+    for (const [sink, ends] of this.session(session).ends()) {
+      const { epochs, lost } = this.chain(sink).beside(ends);
+      for (const epoch of epochs) found.epochs.push({ sink, epoch });
+      for (const epoch of lost) found.lost.push({ sink, epoch });
+    }
+    return found;
   }
 
   /**

@@ -165,6 +165,11 @@ export class SinkChain {
     return true;
   }
 
+  /** The epoch that the opening of this one names. */
+  previous(epoch: string): string | undefined {
+    return this.#links.get(epoch)?.previous;
+  }
+
   /** What a later epoch says of this one: the first in the log that names it, a signed one before others. */
   account(epoch: string): Account | undefined {
     const naming = (this.#next.get(epoch) ?? [])

@@ -1,5 +1,6 @@
+import { isAscii } from 'node:buffer';
 import type { ChainState, EpochState, LogState, SessionState } from '@belay/coverage';
-import { type CollectorLine, type Entry, parseCollectorBody, parseEnvelope } from '@belay/envelope';
+import { type CollectorLine, type Entry, type Envelope, parseCollectorBody } from '@belay/envelope';
 import { entryMakerOf, type LogRecord } from '@belay/log';
 import type pg from 'pg';
 import { type Connection, openPool, type PoolOptions } from './connection.js';
@@ -13,6 +14,9 @@ const TURNS = 0x62_65_6c_61;
 export const OPEN_END = Number.MAX_SAFE_INTEGER;
 /** Rows of one answer when many are read. */
 const PAGE = 1_000;
+/** Lines that come in one value: a row for each costs more than what is in it, and of a large one more is copied. */
+const LINES_A_VALUE = 64;
+const LF = 0x0a;
 
 /** How far a log was reconciled. */
 export interface Cursor {
@@ -133,6 +137,8 @@ export interface SessionOutcome {
   readonly summary?: unknown;
   readonly receipt?: string | undefined;
   readonly due: Date | null;
+  /** Epochs that do not name it, and of which what it came to was made too: what changes there concerns it. */
+  readonly beside: readonly { readonly sink: string; readonly epoch: string }[];
   readonly deliveries: readonly NewDelivery[];
 }
 
@@ -331,29 +337,23 @@ export class AccountTurn {
     return { through: row.through, fence: row.fence, state: row.state ?? undefined };
   }
 
-  /** Entries of [from, to), parsed; the collector's lines are what its runs say, as it writes them from these. */
+  /**
+   * Entries of [from, to), parsed; the collector's lines are what its runs say, as it writes them from these. Only who
+   * takes lines in holds them to the format: what is in the database was found to be in it.
+   */
   async parsed(from: number, to: number): Promise<Entry[]> {
     const [bodies, runs] = await this.#rows(from, to);
     const entries: Entry[] = [];
     for (const run of runs) {
-      const shared = {
-        v: 1 as const,
-        log: this.log.origin,
-        received: run.received.toISOString(),
-        role: run.role,
-        ...(run.role === 'collector' ? {} : { token: run.token, sink: this.#sinks.get(run.sink) as string }),
-        ...(run.signed === null ? {} : { signed: run.signed.toString('hex') }),
-        ...(run.late ? { late: true as const } : {}),
-        ...(run.conflict === null ? {} : { conflict: run.conflict }),
-      };
+      const lineOf = this.#linesOf(run);
       const end = Math.min(run.first + run.count, from + bodies.length);
       for (let index = Math.max(run.first, from); index < end; index++) {
         const body = bodies[index - from] as Buffer;
-        const line = { index, ...shared } as CollectorLine;
+        const line = lineOf(index);
         entries.push(
           run.role === 'collector'
             ? { by: 'collector', line, body, statement: parseCollectorBody(body) }
-            : { by: 'sender', line, body, envelope: parseEnvelope(body) },
+            : { by: 'sender', line, body, envelope: acceptedEnvelope(body) },
         );
       }
     }
@@ -587,6 +587,12 @@ export class AccountTurn {
         outcomes,
       );
       await this.#json(
+        `insert into session_epochs (log, sink, epoch, session, first, last)
+         select $1, t.sink, t.epoch, t.session, 1, ${OPEN_END}
+         from jsonb_to_recordset($2::jsonb) as t(sink text, epoch text, session text) on conflict do nothing`,
+        outcomes.flatMap(({ session, beside }) => beside.map((epoch) => ({ session, ...epoch }))),
+      );
+      await this.#json(
         `insert into deliveries (id, webhook, event, body, due)
          select t.id, t.webhook, t.event, t.body, $3
          from jsonb_to_recordset($2::jsonb) as t(id text, webhook text, event text, body text)
@@ -644,20 +650,65 @@ export class AccountTurn {
     await this.#client.query({ text, values: [this.log.log, JSON.stringify(rows), ...more] });
   }
 
+  /** Makes the collector's lines of a run, all of one shape. */
+  #linesOf({
+    token,
+    role,
+    received: at,
+    sink: of,
+    signed,
+    late,
+    conflict,
+  }: RunRow): (index: number) => CollectorLine {
+    const log = this.log.origin;
+    const received = at.toISOString();
+    const more = {
+      ...(signed === null ? {} : { signed: signed.toString('hex') }),
+      ...(late ? { late: true as const } : {}),
+      ...(conflict === null ? {} : { conflict }),
+    };
+    if (role === 'collector') return (index) => ({ v: 1, index, log, received, role, ...more });
+    const sink = this.#sinks.get(of);
+    if (sink === undefined) throw new Error(`no name of sink ${of} of ${log}`);
+    return (index) => ({ v: 1, index, log, received, role, token, sink, ...more });
+  }
+
   async #rows(from: number, to: number): Promise<[Buffer[], RunRow[]]> {
-    const lines = await this.#client.query({
+    const { rows } = await this.#client.query({
       name: 'account_lines',
-      text: 'select line from entries where log = $1 and index >= $2 and index < $3 order by index',
+      text: `select min(index) as first, count(*) as count, string_agg(line, '\\x0a'::bytea order by index) as lines
+             from entries where log = $1 and index >= $2 and index < $3
+             group by index / ${LINES_A_VALUE} order by index / ${LINES_A_VALUE}`,
       values: [this.log.log, from, to],
-      rowMode: 'array',
-    } as pg.QueryArrayConfig);
+    });
+    const bodies: Buffer[] = [];
+    for (const { first, count, lines } of rows as { first: number; count: number; lines: Buffer }[]) {
+      const isNext = first === from + bodies.length;
+      splitInto(bodies, lines);
+      if (!isNext || from + bodies.length !== first + count) {
+        throw new Error(`a hole in ${this.log.origin} after entry ${from}`);
+      }
+    }
     const runs = await readRuns(this.#client, this.log, from, to);
     if (runs.some(({ sink }) => sink > 0 && !this.#sinks.has(sink))) {
       for (const [sink, name] of await readSinks(this.#client, this.log)) this.#sinks.set(sink, name);
     }
-    return [lines.rows.map(([line]) => line as Buffer), runs];
+    return [bodies, runs];
   }
 }
+
+/** No line has a LF in it. */
+function splitInto(bodies: Buffer[], lines: Buffer): void {
+  for (let start = 0; ;) {
+    const end = lines.indexOf(LF, start);
+    bodies.push(lines.subarray(start, end < 0 ? lines.length : end));
+    if (end < 0) return;
+    start = end + 1;
+  }
+}
+
+const acceptedEnvelope = (line: Buffer): Envelope =>
+  JSON.parse(line.toString(isAscii(line) ? 'latin1' : 'utf8')) as Envelope;
 
 const SESSION_COLUMNS = `session, state, began, began_index as "beganIndex", last_index as "lastIndex", coverage,
   disposition, closed, receipt, stated_index as "statedIndex", stated_digest as "statedDigest", dirty, due, heard`;

@@ -1,4 +1,12 @@
-import type { ChainState, EpochState, KeptStates, LogState, SessionState } from '@belay/coverage';
+import {
+  type ChainState,
+  type EpochState,
+  type KeptStates,
+  type LogState,
+  SessionCoverage,
+  type SessionState,
+  SinkChain,
+} from '@belay/coverage';
 import type { LogRecord } from '@belay/log';
 import { type Kysely, type RawBuilder, type Selectable, sql, type Transaction } from 'kysely';
 import type { AccountState } from './account-store.js';
@@ -276,7 +284,7 @@ export class SessionReader {
         const states = new BoundedStates(tx, log);
         const session = question.of === 'session' ? await sessionState(states, question.session) : undefined;
         const chains = await chainStates(states, question, session);
-        const epochs = await epochStates(states, question, [...chains.keys()], session);
+        const epochs = await epochStates(states, question, chains, session);
         return {
           state,
           kept: {
@@ -406,21 +414,33 @@ async function chainStates(
 async function epochStates(
   states: BoundedStates,
   question: CoverageQuestion,
-  sinks: readonly string[],
+  chains: ReadonlyMap<string, ChainState>,
   session: SessionState | undefined,
 ): Promise<Map<string, EpochState>> {
-  const extents = session?.extents ?? [];
+  const needed = session === undefined ? [] : [...session.extents, ...besideOf(session, chains)];
   const where =
     question.of === 'epoch'
       ? sql`sink = ${question.sink} and epoch = ${question.epoch}`
       : question.of === 'session'
         ? sql`(sink, epoch) in (select * from unnest(
-            ${extents.map(({ sink }) => sink)}::text[], ${extents.map(({ epoch }) => epoch)}::text[]))`
-        : sql`sink = any(${sinks}::text[])`;
+            ${needed.map(({ sink }) => sink)}::text[], ${needed.map(({ epoch }) => epoch)}::text[]))`
+        : sql`sink = any(${[...chains.keys()]}::text[])`;
   const rows = await states.read<{ sink: string; epoch: string; state: EpochState }>(
     'epoch_states',
     ['sink', 'epoch', 'state'],
     where,
   );
   return new Map(rows.map(({ sink, epoch, state }) => [`${sink} ${epoch}`, state]));
+}
+
+/** The epochs beside a session's own. */
+function besideOf(
+  session: SessionState,
+  chains: ReadonlyMap<string, ChainState>,
+): { readonly sink: string; readonly epoch: string }[] {
+  return [...new SessionCoverage(session).ends()].flatMap(([sink, ends]) => {
+    const chain = chains.get(sink);
+    if (chain === undefined) return [];
+    return new SinkChain(chain).beside(ends).epochs.map((epoch) => ({ sink, epoch }));
+  });
 }
