@@ -22,15 +22,15 @@ import type {
 import { canonical, type CoverageStated } from '@belay/envelope';
 import { formatVkey } from '@belay/note';
 import {
-  deriveSession,
   parseDsse,
   ReceiptError,
+  SessionDerivation,
   type SessionFacts,
   sessionReceiptPayload,
 } from '@belay/receipt';
 import type { Logger } from 'pino';
 import { EntrySpool } from './entry-spool.js';
-import { citationsOf } from './export-source.js';
+import { givingWay } from './giving-way.js';
 import { type Lane, overdueAt } from './lane.js';
 import type { Publisher } from './publisher.js';
 
@@ -45,6 +45,8 @@ const ISSUED_AT_ONCE = 16;
  * and the statement has to fit a request.
  */
 const MAX_SESSION_ENTRIES = 250_000;
+/** Entries that verdicts cite, read at a time. */
+const CITED_AT_ONCE = 1_000;
 const A_MOMENT_MS = 1_000;
 const A_WHILE_MS = 10 * 60_000;
 /** Entries of a session judged within a second or so: the more it has, the longer it waits to be judged again. */
@@ -262,35 +264,27 @@ export class Evaluator {
     { session }: AccountSession,
     asOf: AsOf,
   ): Promise<SessionFacts | undefined> {
-    const own = new EntrySpool();
+    const derivation = new SessionDerivation(lane.coverage, lane.standing, session, asOf);
+    const tooLarge = (what: Readonly<Record<string, number>>): undefined =>
+      void this.#parts.log.error(
+        { origin: turn.log.origin, session, ...what },
+        'a session is too large to be judged',
+      );
     const cited = new EntrySpool();
     try {
-      const citations = new Set<number>();
       for await (const page of turn.sessionEntries(session, lane.size)) {
-        if (own.count + page.length > MAX_SESSION_ENTRIES) {
-          this.#parts.log.error(
-            { origin: turn.log.origin, session, entries: own.count + page.length },
-            'a session is too large to be judged',
-          );
-          return undefined;
-        }
-        own.add(page);
-        for (const { bytes } of page) for (const index of citationsOf(bytes)) citations.add(index);
+        const entries = derivation.count + page.length;
+        if (entries > MAX_SESSION_ENTRIES) return tooLarge({ entries });
+        for (const { index, bytes, entry } of page) derivation.take(index, bytes, entry);
       }
-      const beside = [...citations].filter((index) => index < lane.size && own.at(index) === undefined);
-      cited.add(await turn.entriesAt(beside.sort((a, b) => a - b)));
-      const facts = deriveSession(lane.coverage, lane.standing, session, asOf, {
-        indexes: own.indexes(),
-        at: (index) => own.at(index) ?? cited.at(index),
-      });
-      if (facts.statementBytes.length <= MAX_RECORD_BYTES) return facts;
-      this.#parts.log.error(
-        { origin: turn.log.origin, session, bytes: facts.statementBytes.length },
-        'the statement on a session is too large',
-      );
-      return undefined;
+      const citations = derivation.cited();
+      for (let at = 0; at < citations.length; at += CITED_AT_ONCE) {
+        cited.add(await turn.entriesAt(citations.slice(at, at + CITED_AT_ONCE)));
+      }
+      const facts = await givingWay(derivation.steps((index) => cited.at(index)));
+      const { length: bytes } = facts.statementBytes;
+      return bytes <= MAX_RECORD_BYTES ? facts : tooLarge({ bytes });
     } finally {
-      own.close();
       cited.close();
     }
   }

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { CollectorApi } from '@belay/contracts';
 import type { AccountStore, CheckpointRow, LogRow, Reader } from '@belay/db';
-import { parseEntry } from '@belay/envelope';
 import { type ExportRequest, type ExportSource, wholeEpochs } from '@belay/export';
 import { formatVkey } from '@belay/note';
+import { citationsOf } from '@belay/receipt';
 
 /** Entries read at a time. */
 const BATCH = 2_000;
@@ -89,19 +89,10 @@ async function citedBy(
   const cited = new Set<number>();
   for (const session of sessions) {
     for await (const page of store.sessionEntries(log, session, size)) {
-      for (const { bytes } of page) for (const index of citationsOf(bytes)) cited.add(index);
+      for (const { entry } of page) {
+        if (entry.by === 'sender') for (const index of citationsOf(entry.envelope)) cited.add(index);
+      }
     }
   }
   return [...cited].filter((index) => index < size).sort((a, b) => a - b);
-}
-
-/** The entries that a verdict cites; none for what is no verdict. */
-export function citationsOf(bytes: Buffer): number[] {
-  // Most entries are none, and parsing all of them twice takes as long as judging does.
-  if (!bytes.includes('verdict')) return [];
-  const entry = parseEntry(bytes);
-  if (entry.by !== 'sender' || entry.envelope.kind !== 'verdict') return [];
-  return Object.entries(entry.envelope.attrs ?? {}).flatMap(([name, value]) =>
-    name.endsWith('_index') && typeof value === 'number' ? value : [],
-  );
 }

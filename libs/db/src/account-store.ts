@@ -1,12 +1,12 @@
-import { isAscii } from 'node:buffer';
 import type { ChainState, EpochState, LogState, SessionState } from '@belay/coverage';
-import { type CollectorLine, type Entry, type Envelope, parseCollectorBody } from '@belay/envelope';
-import { entryMakerOf, type LogRecord } from '@belay/log';
+import type { Entry } from '@belay/envelope';
+import type { LogRecord } from '@belay/log';
 import type pg from 'pg';
 import { type Connection, openPool, type PoolOptions } from './connection.js';
 import { DeliveryStore } from './delivery-store.js';
 import { ExportReader } from './export-reader.js';
 import { JobStore } from './job-store.js';
+import { type RawEntry, type ReadEntry, StoredEntries } from './stored-entries.js';
 
 /** First key of the advisory locks of turns; the second is the log. */
 const TURNS = 0x62_65_6c_61;
@@ -14,9 +14,8 @@ const TURNS = 0x62_65_6c_61;
 export const OPEN_END = Number.MAX_SAFE_INTEGER;
 /** Rows of one answer when many are read. */
 const PAGE = 1_000;
-/** Lines that come in one value: a row for each costs more than what is in it, and of a large one more is copied. */
-const LINES_A_VALUE = 64;
-const LF = 0x0a;
+/** Connections that entries are read on. */
+const READS = 3;
 
 /** How far a log was reconciled. */
 export interface Cursor {
@@ -185,16 +184,19 @@ export class AccountStore {
   readonly jobs: JobStore;
   readonly exports: ExportReader;
   readonly #pool: pg.Pool;
+  /** For entries. Whoever has a turn reads them beside it: from the same pool, as many turns as it has would all wait. */
+  readonly #reads: pg.Pool;
 
   constructor(connection: Connection, options: PoolOptions = {}) {
     this.#pool = openPool(connection, options);
+    this.#reads = openPool(connection, { ...options, size: READS });
     this.deliveries = new DeliveryStore(this.#pool);
     this.jobs = new JobStore(this.#pool);
     this.exports = new ExportReader(this.#pool);
   }
 
   async close(): Promise<void> {
-    await this.#pool.end();
+    await Promise.all([this.#pool.end(), this.#reads.end()]);
   }
 
   /** Logs with entries that were not reconciled, or with something to look at by now; the most behind first. */
@@ -246,7 +248,7 @@ export class AccountStore {
         broken = false;
         return undefined;
       }
-      const result = await work(new AccountTurn(client, log));
+      const result = await work(new AccountTurn(client, log, new StoredEntries(this.#reads, log)));
       await client.query({
         name: 'account_unlock',
         text: 'select pg_advisory_unlock($1::int, ($2::bigint % 2147483647)::int)',
@@ -286,32 +288,27 @@ export class AccountStore {
     }
   }
 
-  /** The bytes of the entries that name a session, in pages, ascending. */
-  sessionEntries(log: LogRecord, session: string, size: number): AsyncGenerator<readonly RawEntry[]> {
-    return sessionEntries(this.#pool, log, session, size);
+  /** The entries that name a session, in pages, ascending. */
+  sessionEntries(log: LogRecord, session: string, size: number): AsyncGenerator<readonly ReadEntry[]> {
+    return new StoredEntries(this.#reads, log).ofSession(session, size);
   }
 
   /** Whole entries of [from, to), bytes and all; fewer at the end of the log. */
   entries(log: LogRecord, from: number, to: number): Promise<readonly RawEntry[]> {
-    return readEntries(this.#pool, log, from, to);
+    return new StoredEntries(this.#reads, log).raw(from, to);
   }
 }
 
-/** An entry as its log has it. */
-export interface RawEntry {
-  readonly index: number;
-  readonly bytes: Buffer;
-}
-
-/** A log's turn: everything on one connection, which holds the lock. */
+/** A log's turn: everything on one connection, which holds the lock, but entries, which don't change. */
 export class AccountTurn {
   readonly log: LogRecord;
   readonly #client: pg.PoolClient;
-  readonly #sinks = new Map<number, string>();
+  readonly #entries: StoredEntries;
 
-  constructor(client: pg.PoolClient, log: LogRecord) {
+  constructor(client: pg.PoolClient, log: LogRecord, entries: StoredEntries) {
     this.#client = client;
     this.log = log;
+    this.#entries = entries;
   }
 
   /** Entries in the log by now. */
@@ -337,42 +334,19 @@ export class AccountTurn {
     return { through: row.through, fence: row.fence, state: row.state ?? undefined };
   }
 
-  /**
-   * Entries of [from, to), parsed; the collector's lines are what its runs say, as it writes them from these. Only who
-   * takes lines in holds them to the format: what is in the database was found to be in it.
-   */
-  async parsed(from: number, to: number): Promise<Entry[]> {
-    const [bodies, runs] = await this.#rows(from, to);
-    const entries: Entry[] = [];
-    for (const run of runs) {
-      const lineOf = this.#linesOf(run);
-      const end = Math.min(run.first + run.count, from + bodies.length);
-      for (let index = Math.max(run.first, from); index < end; index++) {
-        const body = bodies[index - from] as Buffer;
-        const line = lineOf(index);
-        entries.push(
-          run.role === 'collector'
-            ? { by: 'collector', line, body, statement: parseCollectorBody(body) }
-            : { by: 'sender', line, body, envelope: acceptedEnvelope(body) },
-        );
-      }
-    }
-    if (entries.length !== bodies.length) throw new Error(`a hole in ${this.log.origin} after entry ${from}`);
-    return entries;
+  /** Entries of [from, to), read; fewer at the end of the log. */
+  parsed(from: number, to: number): Promise<Entry[]> {
+    return this.#entries.parsed(from, to);
   }
 
   /** Bytes of entries by their indexes, which ascend. */
-  async entriesAt(indexes: readonly number[]): Promise<readonly RawEntry[]> {
-    const found: RawEntry[] = [];
-    for (let at = 0; at < indexes.length; at += PAGE) {
-      found.push(...(await readEntriesAt(this.#client, this.log, indexes.slice(at, at + PAGE))));
-    }
-    return found;
+  entriesAt(indexes: readonly number[]): Promise<readonly RawEntry[]> {
+    return this.#entries.at(indexes);
   }
 
-  /** The bytes of the entries that name a session, in pages, ascending. */
-  sessionEntries(session: string, size: number): AsyncGenerator<readonly RawEntry[]> {
-    return sessionEntries(this.#client, this.log, session, size);
+  /** The entries that name a session, in pages, ascending. */
+  sessionEntries(session: string, size: number): AsyncGenerator<readonly ReadEntry[]> {
+    return this.#entries.ofSession(session, size);
   }
 
   async epochs(keys: readonly { readonly sink: string; readonly epoch: string }[]): Promise<KeptEpoch[]> {
@@ -649,183 +623,7 @@ export class AccountTurn {
     if (rows.length === 0) return;
     await this.#client.query({ text, values: [this.log.log, JSON.stringify(rows), ...more] });
   }
-
-  /** Makes the collector's lines of a run, all of one shape. */
-  #linesOf({
-    token,
-    role,
-    received: at,
-    sink: of,
-    signed,
-    late,
-    conflict,
-  }: RunRow): (index: number) => CollectorLine {
-    const log = this.log.origin;
-    const received = at.toISOString();
-    const more = {
-      ...(signed === null ? {} : { signed: signed.toString('hex') }),
-      ...(late ? { late: true as const } : {}),
-      ...(conflict === null ? {} : { conflict }),
-    };
-    if (role === 'collector') return (index) => ({ v: 1, index, log, received, role, ...more });
-    const sink = this.#sinks.get(of);
-    if (sink === undefined) throw new Error(`no name of sink ${of} of ${log}`);
-    return (index) => ({ v: 1, index, log, received, role, token, sink, ...more });
-  }
-
-  async #rows(from: number, to: number): Promise<[Buffer[], RunRow[]]> {
-    const { rows } = await this.#client.query({
-      name: 'account_lines',
-      text: `select min(index) as first, count(*) as count, string_agg(line, '\\x0a'::bytea order by index) as lines
-             from entries where log = $1 and index >= $2 and index < $3
-             group by index / ${LINES_A_VALUE} order by index / ${LINES_A_VALUE}`,
-      values: [this.log.log, from, to],
-    });
-    const bodies: Buffer[] = [];
-    for (const { first, count, lines } of rows as { first: number; count: number; lines: Buffer }[]) {
-      const isNext = first === from + bodies.length;
-      splitInto(bodies, lines);
-      if (!isNext || from + bodies.length !== first + count) {
-        throw new Error(`a hole in ${this.log.origin} after entry ${from}`);
-      }
-    }
-    const runs = await readRuns(this.#client, this.log, from, to);
-    if (runs.some(({ sink }) => sink > 0 && !this.#sinks.has(sink))) {
-      for (const [sink, name] of await readSinks(this.#client, this.log)) this.#sinks.set(sink, name);
-    }
-    return [bodies, runs];
-  }
 }
-
-/** No line has a LF in it. */
-function splitInto(bodies: Buffer[], lines: Buffer): void {
-  for (let start = 0; ;) {
-    const end = lines.indexOf(LF, start);
-    bodies.push(lines.subarray(start, end < 0 ? lines.length : end));
-    if (end < 0) return;
-    start = end + 1;
-  }
-}
-
-const acceptedEnvelope = (line: Buffer): Envelope =>
-  JSON.parse(line.toString(isAscii(line) ? 'latin1' : 'utf8')) as Envelope;
 
 const SESSION_COLUMNS = `session, state, began, began_index as "beganIndex", last_index as "lastIndex", coverage,
   disposition, closed, receipt, stated_index as "statedIndex", stated_digest as "statedDigest", dirty, due, heard`;
-
-interface RunRow {
-  readonly first: number;
-  readonly count: number;
-  readonly sink: number;
-  readonly token: string;
-  readonly role: CollectorLine['role'];
-  readonly received: Date;
-  readonly signed: Buffer | null;
-  readonly conflict: number | null;
-  readonly late: boolean;
-}
-
-interface Queries {
-  query(config: pg.QueryConfig): Promise<pg.QueryResult>;
-}
-
-async function readRuns(db: Queries, log: LogRecord, from: number, to: number): Promise<RunRow[]> {
-  const { rows } = await db.query({
-    name: 'account_runs',
-    text: `select first, count, sink, token, role, received, signed, conflict, late from runs
-           where log = $1 and first < $3
-             and first >= coalesce((select max(first) from runs where log = $1 and first <= $2), 0) order by first`,
-    values: [log.log, from, to],
-  });
-  return (rows as RunRow[]).filter(({ first, count }) => first + count > from);
-}
-
-async function readSinks(db: Queries, log: LogRecord): Promise<Map<number, string>> {
-  const { rows } = await db.query({
-    name: 'account_sinks',
-    text: 'select sink, name from sinks where log = $1',
-    values: [log.log],
-  });
-  return new Map((rows as { sink: number; name: string }[]).map(({ sink, name }) => [sink, name]));
-}
-
-async function readEntries(db: Queries, log: LogRecord, from: number, to: number): Promise<RawEntry[]> {
-  const { rows } = await db.query({
-    name: 'account_entries',
-    text: 'select index, line from entries where log = $1 and index >= $2 and index < $3 order by index',
-    values: [log.log, from, to],
-  });
-  const lines = rows as { index: number; line: Buffer }[];
-  return assemble(log, lines, await readRuns(db, log, from, to), await readSinks(db, log));
-}
-
-async function* sessionEntries(
-  db: Queries,
-  log: LogRecord,
-  session: string,
-  size: number,
-): AsyncGenerator<readonly RawEntry[]> {
-  let after = -1;
-  for (;;) {
-    const { rows } = await db.query({
-      name: 'account_session_runs',
-      text: `select first, last from session_runs where log = $1 and session = $2 and first > $3 and first < $4
-             order by first limit ${PAGE}`,
-      values: [log.log, session, after, size],
-    });
-    const runs = rows as { first: number; last: number }[];
-    let indexes: number[] = [];
-    for (const { first, last } of runs) {
-      after = first;
-      for (let index = first; index <= last && index < size; index++) {
-        if (indexes.push(index) < PAGE) continue;
-        yield await readEntriesAt(db, log, indexes);
-        indexes = [];
-      }
-    }
-    if (indexes.length > 0) yield await readEntriesAt(db, log, indexes);
-    if (runs.length < PAGE) return;
-  }
-}
-
-async function readEntriesAt(db: Queries, log: LogRecord, indexes: readonly number[]): Promise<RawEntry[]> {
-  const { rows } = await db.query({
-    name: 'account_entries_at',
-    text: `select index, line from entries where log = $1 and index = any($2::bigint[]) order by index`,
-    values: [log.log, indexes],
-  });
-  const runs = await db.query({
-    name: 'account_runs_at',
-    text: `select distinct on (r.first) r.* from unnest($2::bigint[]) as i(index) cross join lateral (
-             select first, count, sink, token, role, received, signed, conflict, late from runs
-             where log = $1 and first <= i.index order by first desc limit 1) r order by r.first`,
-    values: [log.log, indexes],
-  });
-  const lines = rows as { index: number; line: Buffer }[];
-  return assemble(log, lines, runs.rows as RunRow[], await readSinks(db, log));
-}
-
-function assemble(
-  log: LogRecord,
-  lines: readonly { readonly index: number; readonly line: Buffer }[],
-  runs: readonly RunRow[],
-  sinks: ReadonlyMap<number, string>,
-): RawEntry[] {
-  let at = 0;
-  let maker: ReturnType<typeof entryMakerOf> | undefined;
-  return lines.map(({ index, line }) => {
-    while (at < runs.length && index >= (runs[at] as RunRow).first + (runs[at] as RunRow).count) {
-      at++;
-      maker = undefined;
-    }
-    const run = runs[at];
-    if (run === undefined || index < run.first) throw new Error(`entry ${index} of ${log.origin} has no run`);
-    maker ??= entryMakerOf(log.origin, factsOf(run), sinks.get(run.sink));
-    return { index, bytes: maker.entry(index, line, run.conflict ?? undefined) };
-  });
-}
-
-function factsOf({ token, role, received, signed, late }: RunRow): Parameters<typeof entryMakerOf>[1] {
-  const batch = signed && { fingerprint: signed.toString('hex') };
-  return { token, role, received: received.getTime(), batch, late };
-}

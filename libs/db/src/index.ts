@@ -10,7 +10,6 @@ export {
   type KeptEpoch,
   type NewDelivery,
   OPEN_END,
-  type RawEntry,
   type ReceiptRow,
   type SessionOutcome,
 } from './account-store.js';
@@ -43,5 +42,6 @@ export {
   type SessionRow,
   TooManyStates,
 } from './session-reader.js';
+export type { RawEntry, ReadEntry } from './stored-entries.js';
 export { databaseTrouble, type DatabaseTrouble } from './trouble.js';
 export type { Schema } from './schema.js';

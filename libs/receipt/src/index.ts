@@ -89,8 +89,10 @@ export {
   type ViolatedReason,
 } from './session-disposition.js';
 export {
+  citationsOf,
   deriveSession,
   type RecorderCounts,
+  SessionDerivation,
   type SessionEntries,
   type SessionFacts,
   type SessionIssuer,

@@ -154,6 +154,19 @@ export function judgeSession(
   coverage: SessionStatement,
   evidence: Omit<SessionEvidence, 'members'>,
 ): Judgement {
+  const steps = judgeSessionSteps(coverage, evidence, Number.POSITIVE_INFINITY);
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+  }
+}
+
+/** The same, to be left for a while after every `calls` of them. */
+export function* judgeSessionSteps(
+  coverage: SessionStatement,
+  evidence: Omit<SessionEvidence, 'members'>,
+  calls: number,
+): Generator<void, Judgement, void> {
   // Sinks that have said nothing of the session may still be who judges it: a verifier speaks of it in verdicts only.
   const given: SessionEvidence = {
     ...evidence,
@@ -170,13 +183,15 @@ export function judgeSession(
     if (known === undefined) citing.set(index, [verdict]);
     else known.push(verdict);
   }
-  const examined = coverage.calls.map((call): ExaminedCall => {
+  const examined: ExaminedCall[] = [];
+  for (const call of coverage.calls) {
+    if (examined.length > 0 && examined.length % calls === 0) yield;
     const verdicts = call.seen
-      .flatMap(({ calls }) => calls.flatMap((index) => citing.get(index) ?? []))
+      .flatMap((seen) => seen.calls.flatMap((index) => citing.get(index) ?? []))
       .sort((a, b) => a.line.index - b.line.index);
     const own = { ...given, verdicts };
-    return { call, authority: callAuthority(call, own), replays: replaysOf(call, own) };
-  });
+    examined.push({ call, authority: callAuthority(call, own), replays: replaysOf(call, own) });
+  }
   return {
     disposition: dispositionOf(coverage, examined, given),
     calls: examined.map(({ call, authority }) => ({ call, authority })),

@@ -7,7 +7,7 @@ import {
   type SentEntry,
   type SessionStatement,
 } from '@belay/coverage';
-import { type Entry, parseEntry, type SenderRole } from '@belay/envelope';
+import { type Entry, type Envelope, parseEntry, type SenderRole } from '@belay/envelope';
 import { leafHash } from '@belay/merkle';
 import {
   CALL_AUTHORITY_LEVELS,
@@ -16,7 +16,7 @@ import {
   type SessionEvidence,
   verifierFault,
 } from './call-authority.js';
-import { type Judgement, judgeSession } from './session-disposition.js';
+import { type Judgement, judgeSessionSteps } from './session-disposition.js';
 import type { Standing } from './standing.js';
 
 /** Verdict lines by status, and causes by name. */
@@ -85,68 +85,157 @@ export function deriveSession(
   asOf: AsOf,
   entries: SessionEntries,
 ): SessionFacts {
-  const calls: SentEntry[] = [];
-  const verdicts: SentEntry[] = [];
-  const issuers = new Map<string, SessionIssuer>();
-  const digest = createHash('sha256');
-  const position = Buffer.alloc(8);
-  let count = 0;
+  const derivation = new SessionDerivation(coverage, standing, session, asOf);
   for (const index of entries.indexes) {
     const bytes = entries.at(index);
-    if (bytes === undefined) continue;
-    position.writeBigUInt64BE(BigInt(index));
-    digest.update(position).update(leafHash(bytes));
-    count++;
-    const entry = entries.parsed?.(index) ?? parseEntry(bytes);
-    if (entry.by !== 'sender') continue;
-    const { kind } = entry.envelope;
-    if (kind === 'call' || kind === 'result') calls.push(slim(entry));
-    else if (kind === 'verdict') verdicts.push(entry);
-    const token = entry.line.token as string;
-    if (issuers.has(token)) continue;
-    const issued = standing.token(token);
-    if (issued === undefined) continue;
-    const { role, domain, issuedBy, index: at } = issued;
-    issuers.set(token, { token, role, ...(domain === undefined ? {} : { domain }), issuedBy, index: at });
+    if (bytes !== undefined) derivation.take(index, bytes, entries.parsed?.(index));
   }
-  const statement = coverage.sessionStatement(session, asOf, calls);
-  const statementBytes = formatStatement(statement);
-  const evidence: Omit<SessionEvidence, 'members'> = {
-    session,
-    entryAt: cachedEntries(entries, asOf.size),
-    bytesAt: (index) => (index < asOf.size ? entries.at(index) : undefined),
-    standing,
-    verdicts,
-    labels: standing.labels(session, asOf.size),
-  };
-  const judgement = judgeSession(statement, evidence);
-  const members = new Set(statement.members.map(({ sink }) => sink));
-  const policy = coverage.policyAt(coverage.beganAt(session));
-  return {
-    session,
-    statement,
-    statementBytes,
-    statementDigest: `sha256:${createHash('sha256').update(statementBytes).digest('hex')}`,
-    judgement,
-    policy: { digest: statement.policy, index: policy.index, document: policy.policy },
-    calls: judgement.calls.reduce((sum, { call }) => sum + call.identical, 0),
-    levels: levelsOf(judgement),
-    recorders: recordersOf(judgement),
-    verdicts: countVerdicts(
-      verdicts.filter(
-        (verdict) => members.has(verdict.envelope.sink) && verifierFault(verdict, standing) === undefined,
+  const steps = derivation.steps(entries.at, entries.parsed);
+  for (;;) {
+    const step = steps.next();
+    if (step.done === true) return step.value;
+  }
+}
+
+/** Entries between two places where `SessionDerivation.steps` may be left for a while. */
+const STEP = 500;
+
+/**
+ * The same in parts, for whoever has other things to do meanwhile: the entries one by one, then the rest in steps. Until
+ * it is done `coverage` and `standing` must not take in anything.
+ *
+ * Of the entries it keeps what judging looks at, half a kilobyte a call, and not their bytes.
+ */
+export class SessionDerivation {
+  readonly #coverage: LogCoverage;
+  readonly #standing: Standing;
+  readonly #session: string;
+  readonly #asOf: AsOf;
+  /** Lines about calls, by index, ascending. */
+  readonly #calls = new Map<number, SentEntry>();
+  readonly #verdicts: SentEntry[] = [];
+  readonly #issuers = new Map<string, SessionIssuer | undefined>();
+  readonly #digest = createHash('sha256');
+  readonly #position = Buffer.alloc(8);
+  #count = 0;
+
+  constructor(coverage: LogCoverage, standing: Standing, session: string, asOf: AsOf) {
+    this.#coverage = coverage;
+    this.#standing = standing;
+    this.#session = session;
+    this.#asOf = asOf;
+  }
+
+  /** How many entries were taken. */
+  get count(): number {
+    return this.#count;
+  }
+
+  /** Takes the next of the senders' entries that name the session; `entry` is the same one, read already. */
+  take(index: number, bytes: Buffer, entry: Entry = parseEntry(bytes)): void {
+    this.#position.writeBigUInt64BE(BigInt(index));
+    this.#digest.update(this.#position).update(leafHash(bytes));
+    this.#count++;
+    if (entry.by !== 'sender') return;
+    const { kind } = entry.envelope;
+    if (kind === 'call' || kind === 'result') this.#calls.set(index, slim(entry));
+    else if (kind === 'verdict') this.#verdicts.push({ ...entry, body: NOTHING });
+    const token = entry.line.token as string;
+    if (this.#issuers.has(token)) return;
+    const issued = this.#standing.token(token);
+    if (issued === undefined) {
+      this.#issuers.set(token, undefined);
+      return;
+    }
+    const { role, domain, issuedBy, index: at } = issued;
+    this.#issuers.set(token, {
+      token,
+      role,
+      ...(domain === undefined ? {} : { domain }),
+      issuedBy,
+      index: at,
+    });
+  }
+
+  /** Indexes of what the verdicts cite, ascending: `steps` asks for the bytes of these, and of no others. */
+  cited(): number[] {
+    const cited = new Set(this.#verdicts.flatMap(({ envelope }) => citationsOf(envelope)));
+    return [...cited].filter((index) => index < this.#asOf.size).sort((a, b) => a - b);
+  }
+
+  /** The rest of the way; to be begun once, after the last entry. */
+  *steps(at: SessionEntries['at'], parsed?: SessionEntries['parsed']): Generator<void, SessionFacts, void> {
+    const [coverage, standing, session, asOf] = [this.#coverage, this.#standing, this.#session, this.#asOf];
+    const verdicts = this.#verdicts;
+    const statement = coverage.sessionStatement(session, asOf, this.#calls.values());
+    yield;
+    const statementBytes = formatStatement(statement);
+    yield;
+    const evidence: Omit<SessionEvidence, 'members'> = {
+      session,
+      entryAt: this.#entriesOf(at, parsed),
+      bytesAt: (index) => (index < asOf.size ? at(index) : undefined),
+      standing,
+      verdicts,
+      labels: standing.labels(session, asOf.size),
+    };
+    const judgement = yield* judgeSessionSteps(statement, evidence, STEP);
+    const members = new Set(statement.members.map(({ sink }) => sink));
+    const policy = coverage.policyAt(coverage.beganAt(session));
+    return {
+      session,
+      statement,
+      statementBytes,
+      statementDigest: `sha256:${createHash('sha256').update(statementBytes).digest('hex')}`,
+      judgement,
+      policy: { digest: statement.policy, index: policy.index, document: policy.policy },
+      calls: judgement.calls.reduce((sum, { call }) => sum + call.identical, 0),
+      levels: levelsOf(judgement),
+      recorders: recordersOf(judgement),
+      verdicts: countVerdicts(
+        verdicts.filter(
+          (verdict) => members.has(verdict.envelope.sink) && verifierFault(verdict, standing) === undefined,
+        ),
       ),
-    ),
-    issuers: [...issuers.values()],
-    evidence: { entries: count, digest: digest.digest('hex') },
-  };
+      issuers: [...this.#issuers.values()].filter((issuer) => issuer !== undefined),
+      evidence: { entries: this.#count, digest: this.#digest.digest('hex') },
+    };
+  }
+
+  /** Lines about its calls are at hand; of the others, judging asks for the same few several times in a row. */
+  #entriesOf(
+    at: SessionEntries['at'],
+    parsed: SessionEntries['parsed'],
+  ): (index: number) => Entry | undefined {
+    const { size } = this.#asOf;
+    const cache = new Map<number, Entry>();
+    return (index) => {
+      if (index >= size) return undefined;
+      const known = this.#calls.get(index) ?? cache.get(index) ?? parsed?.(index);
+      if (known !== undefined) return known;
+      const bytes = at(index);
+      if (bytes === undefined) return undefined;
+      const entry = parseEntry(bytes);
+      if (cache.size >= 256) cache.clear();
+      cache.set(index, entry);
+      return entry;
+    };
+  }
+}
+
+/** Indexes of the entries that a line cites: none but for a verdict. */
+export function citationsOf({ kind, attrs }: Envelope): number[] {
+  if (kind !== 'verdict' || attrs === undefined) return [];
+  return Object.entries(attrs).flatMap(([name, value]) =>
+    name.endsWith('_index') && typeof value === 'number' ? value : [],
+  );
 }
 
 const NOTHING = Buffer.alloc(0);
 
-/** What pairing looks at; the rest of a line would be in memory for each of a session's calls. */
+/** What pairing and judging look at; the rest of a line would be in memory for each of a session's calls. */
 function slim({ by, line, envelope }: SentEntry): SentEntry {
-  const { sink, kind, call, match, attrs, v, log, epoch, seq, time } = envelope;
+  const { sink, kind, call, match, session, attrs, v, log, epoch, seq, time } = envelope;
   const tool = attrs?.['tool'];
   return {
     by,
@@ -160,25 +249,11 @@ function slim({ by, line, envelope }: SentEntry): SentEntry {
       seq,
       kind,
       time,
+      ...(session === undefined ? {} : { session }),
       ...(call === undefined ? {} : { call }),
       ...(match === undefined ? {} : { match }),
       ...(tool === undefined ? {} : { attrs: { tool } }),
     },
-  };
-}
-
-/** Judging asks for the same few entries several times in a row. */
-function cachedEntries({ at, parsed }: SessionEntries, size: number): (index: number) => Entry | undefined {
-  const cache = new Map<number, Entry>();
-  return (index) => {
-    const known = cache.get(index) ?? (index < size ? parsed?.(index) : undefined);
-    if (known !== undefined) return known;
-    const bytes = index < size ? at(index) : undefined;
-    if (bytes === undefined) return undefined;
-    const entry = parseEntry(bytes);
-    if (cache.size >= 256) cache.clear();
-    cache.set(index, entry);
-    return entry;
   };
 }
 
