@@ -1430,7 +1430,7 @@ def beside_epoch(found):
 
     def because(status, reason, **more):
         statuses.append(status)
-        reasons.append(dict(more, reason=reason, epoch=epoch))
+        reasons.append(dict(more, reason=reason, epoch=epoch, beside=True))
 
     for each in found["conflicts"]:
         if each["kind"] != "number":
@@ -1449,7 +1449,7 @@ def beside_epoch(found):
         stated = found["stated"]
         because("gap", "stated_loss", dropped=stated["dropped"], filtered=stated["filtered"])
     if "sender" in found["unknown"]:
-        reasons.append({"reason": "unsigned", "epoch": epoch})
+        reasons.append({"reason": "unsigned", "epoch": epoch, "beside": True})
     return statuses, reasons
 
 
@@ -1834,7 +1834,8 @@ class Log:
         chain = self.chains[sink].findings()
         last_epoch, last, last_found = parts[-1]
         for lost in chain["lost"]:
-            after = not ours[last_epoch][1] and lost["index"] > last_found["last"]["index"]
+            follows = lost["before"] != last_epoch and lost["index"] > last_found["first"]["index"]
+            after = not ours[last_epoch][1] and follows
             if lost["before"] in goes_on or after:
                 statuses.append("silent")
                 reasons.append({"reason": "lost_epoch", "lost": lost})

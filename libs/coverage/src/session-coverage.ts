@@ -72,23 +72,26 @@ export type MemberReason =
   | { readonly reason: 'lost_epoch'; readonly lost: LostEpochs }
   /** The sink tells two stories of its own run. */
   | { readonly reason: 'chain'; readonly index: number }
-  | ({ readonly reason: 'conflict'; readonly epoch: string } & Conflict)
-  /** More conflicts than are listed. */
-  | { readonly reason: 'conflicts_omitted'; readonly epoch: string; readonly count: number }
-  | ({ readonly reason: 'missing'; readonly epoch: string } & Missing)
-  | ({ readonly reason: 'unbound'; readonly epoch: string } & Span)
-  /** Its lines are there, but no root that the sink stated could be compared with them. */
-  | { readonly reason: 'root_not_compared'; readonly epoch: string }
-  /** The sink says that it dropped or filtered lines. */
-  | {
-      readonly reason: 'stated_loss';
+  | (EpochReason & {
       readonly epoch: string;
-      readonly dropped: number;
-      readonly filtered: number;
-    }
-  | { readonly reason: 'overdue'; readonly epoch: string; readonly what: 'heartbeat' | 'close' }
-  /** Not every line in the session's epochs was signed under a declared key. */
-  | { readonly reason: 'unsigned'; readonly epoch: string };
+      /** No line there names the session, which may have held some that did. */
+      readonly beside?: true | undefined;
+    });
+
+/** What is wrong in one epoch. */
+type EpochReason =
+  | ({ readonly reason: 'conflict' } & Conflict)
+  /** More conflicts than are listed. */
+  | { readonly reason: 'conflicts_omitted'; readonly count: number }
+  | ({ readonly reason: 'missing' } & Missing)
+  | ({ readonly reason: 'unbound' } & Span)
+  /** Its lines are there, but no root that the sink stated could be compared with them. */
+  | { readonly reason: 'root_not_compared' }
+  /** The sink says that it dropped or filtered lines. */
+  | { readonly reason: 'stated_loss'; readonly dropped: number; readonly filtered: number }
+  | { readonly reason: 'overdue'; readonly what: 'heartbeat' | 'close' }
+  /** Not every line of it was signed under a declared key. */
+  | { readonly reason: 'unsigned' };
 
 /** One sink of a session. */
 export interface MemberStatement {
@@ -343,7 +346,9 @@ export class SessionCoverage {
     const closed = isClosed(last.extent, last.statement);
     for (const lost of breaks.lost) {
       const after =
-        !closes(last.extent) && lost.index > (last.statement.last?.index ?? Number.MAX_SAFE_INTEGER);
+        !closes(last.extent) &&
+        lost.before !== last.extent.epoch &&
+        lost.index > (last.statement.first?.index ?? Number.MAX_SAFE_INTEGER);
       if (!beside.lost.has(lost.before) && !after) continue;
       statuses.push('silent');
       reasons.push({ reason: 'lost_epoch', lost });
@@ -444,24 +449,25 @@ function besideEpoch(statement: EpochStatement): {
     statement;
   const reasons: MemberReason[] = [];
   const statuses: CoverageStatus[] = [];
-  const because = (status: CoverageStatus, why: MemberReason): void => {
+  const beside = true;
+  const because = (status: CoverageStatus, why: EpochReason): void => {
     statuses.push(status);
-    reasons.push(why);
+    reasons.push({ ...why, epoch, beside });
   };
   for (const conflict of conflicts) {
-    if (conflict.kind !== 'number') because('conflict', { reason: 'conflict', epoch, ...conflict });
+    if (conflict.kind !== 'number') because('conflict', { reason: 'conflict', ...conflict });
   }
   if (conflictsOmitted > 0) {
-    because('conflict', { reason: 'conflicts_omitted', epoch, count: conflictsOmitted });
+    because('conflict', { reason: 'conflicts_omitted', count: conflictsOmitted });
   }
-  for (const hole of missing) because('gap', { reason: 'missing', epoch, ...hole });
-  for (const part of unbound) because('gap', { reason: 'unbound', epoch, ...part });
-  if (ending?.compared === false) because('gap', { reason: 'root_not_compared', epoch });
-  if (overdue.includes('close')) because('unclosed', { reason: 'overdue', epoch, what: 'close' });
+  for (const hole of missing) because('gap', { reason: 'missing', ...hole });
+  for (const part of unbound) because('gap', { reason: 'unbound', ...part });
+  if (ending?.compared === false) because('gap', { reason: 'root_not_compared' });
+  if (overdue.includes('close')) because('unclosed', { reason: 'overdue', what: 'close' });
   if (stated !== undefined && statesMoreLost(statement)) {
     const { dropped, filtered } = stated;
-    because('gap', { reason: 'stated_loss', epoch, dropped, filtered });
+    because('gap', { reason: 'stated_loss', dropped, filtered });
   }
-  if (unknown.includes('sender')) reasons.push({ reason: 'unsigned', epoch });
+  if (unknown.includes('sender')) reasons.push({ reason: 'unsigned', epoch, beside });
   return { statuses, reasons };
 }

@@ -152,20 +152,24 @@ const sinkStatement: Reader<SinkStatement> = object({
   unopened: array(ulid),
 });
 
+const inEpoch = { epoch: ulid };
+const beside = word(true);
 const memberReason: Reader<MemberReason> = tagged<MemberReason>('reason', {
   never_spoke: object({ reason: word('never_spoke') }),
   lost_epoch: object({ reason: word('lost_epoch'), lost }),
   chain: object({ reason: word('chain'), index: int }),
   conflict: spanned(
-    partly({ reason: word('conflict'), epoch: ulid, ...conflictMembers }, { computed: hash }),
+    partly({ reason: word('conflict'), ...inEpoch, ...conflictMembers }, { beside, computed: hash }),
   ),
-  conflicts_omitted: object({ reason: word('conflicts_omitted'), epoch: ulid, count: positive }),
-  missing: spanned(partly({ reason: word('missing'), epoch: ulid, from: positive, to: positive }, { gap })),
-  unbound: spanned(object({ reason: word('unbound'), epoch: ulid, from: positive, to: positive })),
-  root_not_compared: object({ reason: word('root_not_compared'), epoch: ulid }),
-  stated_loss: object({ reason: word('stated_loss'), epoch: ulid, dropped: int, filtered: int }),
-  overdue: object({ reason: word('overdue'), epoch: ulid, what: overdue }),
-  unsigned: object({ reason: word('unsigned'), epoch: ulid }),
+  conflicts_omitted: partly({ reason: word('conflicts_omitted'), ...inEpoch, count: positive }, { beside }),
+  missing: spanned(
+    partly({ reason: word('missing'), ...inEpoch, from: positive, to: positive }, { beside, gap }),
+  ),
+  unbound: spanned(partly({ reason: word('unbound'), ...inEpoch, from: positive, to: positive }, { beside })),
+  root_not_compared: partly({ reason: word('root_not_compared'), ...inEpoch }, { beside }),
+  stated_loss: partly({ reason: word('stated_loss'), ...inEpoch, dropped: int, filtered: int }, { beside }),
+  overdue: partly({ reason: word('overdue'), ...inEpoch, what: overdue }, { beside }),
+  unsigned: partly({ reason: word('unsigned'), ...inEpoch }, { beside }),
 });
 const member: Reader<MemberStatement> = object({
   sink: sinkName,

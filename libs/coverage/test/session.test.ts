@@ -304,7 +304,9 @@ test('silence and going away are told by the clock of the collector', () => {
   // And when that is gone too, it may have had more of a session that was not closed.
   const gone = canonicalOf(log.coverage(S, 602));
   expect(gone).toMatchObject({ status: 'unclosed', closed: true });
-  expect(member(gone, 'proxy').reasons).toEqual([{ reason: 'overdue', epoch: proxy.epoch, what: 'close' }]);
+  expect(member(gone, 'proxy').reasons).toEqual([
+    { reason: 'overdue', epoch: proxy.epoch, what: 'close', beside: true },
+  ]);
 });
 
 test('which sinks a session has to have depends on who opened it; nobody else can ask for less', () => {

@@ -122,7 +122,10 @@ export function memberReasonTexts(reasons: readonly MemberReason[]): string[] {
   const texts = new Set<string>();
   const told = new Set<string>();
   for (const reason of reasons) {
-    const named = 'epoch' in reason && epochs.size > 1 ? ` (epoch ${reason.epoch})` : '';
+    const named =
+      'epoch' in reason && (epochs.size > 1 || reason.beside)
+        ? ` (epoch ${reason.epoch}${besideText(reason)})`
+        : '';
     if (reason.reason !== 'missing' || reason.gap !== undefined) {
       texts.add(`${memberReasonText(reason)}${named}`);
       continue;
@@ -137,6 +140,9 @@ export function memberReasonTexts(reasons: readonly MemberReason[]): string[] {
   }
   return [...texts];
 }
+
+const besideText = ({ beside }: { readonly beside?: true | undefined }): string =>
+  beside === true ? ', which may have held more of it' : '';
 
 function manyMissing(spans: readonly Span[]): string {
   const lines = spans.reduce((sum, { from, to }) => sum + to - from, 0);
