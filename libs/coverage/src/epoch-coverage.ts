@@ -420,6 +420,8 @@ export class EpochCoverage {
 
   /** Received after statements that counted on nothing more to come. */
   #isLate(received: string, { lateness, closeTimeout }: Timing): boolean {
+    // Most lines come with the one before, in one commit.
+    if (this.#close === undefined && received === this.#last?.received) return false;
     const now = Date.parse(received);
     const since = (when: Received | undefined): number => now - Date.parse(when?.received ?? received);
     return since(this.#close) > lateness || since(this.#last) > closeTimeout;

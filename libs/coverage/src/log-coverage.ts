@@ -42,6 +42,9 @@ export interface KeptStates {
   session(session: string): SessionState | undefined;
 }
 
+/** One object: whether another policy is in force is told by it. */
+const NONE_SET: PolicyInForce = Object.freeze({ index: 0, policy: DEFAULT_POLICY });
+
 const NOTHING_KEPT: KeptStates = {
   epoch: () => undefined,
   chain: () => undefined,
@@ -162,8 +165,7 @@ export class LogCoverage {
 
   /** The policy in force for the entry at `index`: the last that was set before it. */
   policyAt(index: number): PolicyInForce {
-    const set = this.#policies.findLast((policy) => policy.index < index);
-    return set ?? { index: 0, policy: DEFAULT_POLICY };
+    return this.#policies.findLast((policy) => policy.index < index) ?? NONE_SET;
   }
 
   /** The last declaration of a sink before `index`. */
