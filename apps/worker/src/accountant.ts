@@ -11,7 +11,7 @@ const SWEEP = 1_000;
 /** Logs at the same time: each holds a connection for its turn. */
 const LOGS_AT_ONCE = 2;
 /** Entries taken in by one transaction. */
-const BATCH = 4_000;
+const BATCH = 8_000;
 /** A turn ends after so long, when others wait. */
 const TURN_MS = 2_000;
 /** How long sessions are judged in one go, and how long while many entries come: these have to be reconciled too. */
@@ -192,7 +192,8 @@ export class Accountant {
       const size = await turn.size();
       if (lane.size >= size) return true;
       if (this.#parts.now() > until) return false;
-      await lane.step(turn, Math.min(lane.size + BATCH, size), new Date(this.#parts.now()));
+      const to = Math.min(lane.size + BATCH, size);
+      await lane.step(turn, to, new Date(this.#parts.now()), Math.min(to + BATCH, size));
     }
   }
 

@@ -1,3 +1,4 @@
+import { setImmediate as others } from 'node:timers/promises';
 import {
   type ChainFindings,
   CoverageError,
@@ -13,13 +14,15 @@ import {
 } from '@belay/coverage';
 import type { AccountState, AccountTurn, BatchWrite, Concerned } from '@belay/db';
 import { OPEN_END } from '@belay/db';
-import { type Entry, parseEntry } from '@belay/envelope';
+import { type Entry, type Envelope, parseEntry } from '@belay/envelope';
 import { Standing } from '@belay/receipt';
 
 /** States kept in memory of one log; past it all are forgotten and read again as they are needed. */
 const MOST_HELD = 8_000;
 /** States read at a time. */
 const PAGE = 1_000;
+/** Entries taken in before what else is due on this thread has its turn. */
+const AT_A_TIME = 500;
 /** How long a status that may pass waits until it is stated, and one that will not; milliseconds. */
 const MAY_PASS_MS = 10_000;
 const WILL_STAY_MS = 1_000;
@@ -64,6 +67,7 @@ export class Lane {
   readonly #epochs = new Map<string, EpochStatement>();
   readonly #chains = new Map<string, ChainFindings>();
   readonly #stated = new Map<string, string | null>();
+  #ahead: { readonly from: number; readonly to: number; readonly entries: Promise<Entry[]> } | undefined;
 
   private constructor(
     of: { readonly log: string } | AccountState['coverage'],
@@ -110,11 +114,16 @@ export class Lane {
     this.#stated.clear();
   }
 
-  /** Takes in the entries [size, to) and writes down what they change. Throws DamagedState, and Fenced. */
-  async step(turn: AccountTurn, to: number, now: Date): Promise<void> {
+  /**
+   * Takes in the entries [size, to), or the first of them, and writes down what they change. Those up to `then` are read
+   * meanwhile, for the next step. Throws DamagedState, and Fenced.
+   */
+  async step(turn: AccountTurn, to: number, now: Date, then = to): Promise<void> {
     if (this.held > MOST_HELD) this.forget();
-    const entries = await turn.parsed(this.size, to);
+    const entries = await this.#read(turn, to);
     if (entries.length === 0) return;
+    const end = this.size + entries.length;
+    if (end < then) this.#readAhead(turn, end, then);
     const named = await this.#prepare(turn, entries, now);
     const labelled: string[] = [];
     const stated: BatchWrite['stated'][number][] = [];
@@ -122,12 +131,19 @@ export class Lane {
     const policies = this.coverage.policyAt(this.size);
     const declared = this.coverage.declarations.length;
     const standings = this.#standingAt.length;
+    let applied = 0;
+    let last = { sink: '', epoch: '', key: '' };
     for (const entry of entries) {
+      if (++applied % AT_A_TIME === 0) await others();
       this.coverage.apply(entry);
       if (entry.by === 'collector') this.#state(entry, labelled, stated);
       else {
-        this.#name(entry, named);
-        const { sink, kind, attrs } = entry.envelope;
+        const { sink, epoch, kind, attrs } = entry.envelope;
+        if (epoch !== last.epoch || sink !== last.sink) {
+          last = { sink, epoch, key: keyOf(sink, epoch) };
+          this.#kept.seeEpoch(sink, epoch);
+        }
+        this.#name(entry, last.key, named);
         const previous = kind === 'epoch.open' ? attrs?.['prev_epoch'] : undefined;
         if (typeof previous === 'string' && this.#kept.knowsEpoch(sink, previous)) {
           opened.push({ sink, epoch: previous });
@@ -157,6 +173,21 @@ export class Lane {
       stated,
     };
     this.fence = await turn.write(this.fence, batch, now);
+  }
+
+  async #read(turn: AccountTurn, to: number): Promise<Entry[]> {
+    const ahead = this.#ahead;
+    this.#ahead = undefined;
+    if (ahead?.from === this.size && ahead.to <= to) return ahead.entries;
+    return turn.parsed(this.size, to);
+  }
+
+  /** Entries don't change: what is read now is the same later, in another turn too. */
+  #readAhead(turn: AccountTurn, from: number, to: number): void {
+    const entries = turn.parsed(from, to);
+    // Who takes them finds out.
+    entries.catch(() => undefined);
+    this.#ahead = { from, to, entries };
   }
 
   /** Brings what a statement on these sessions needs into memory. Throws DamagedState. */
@@ -223,14 +254,18 @@ export class Lane {
     const sinks = new Set<string>();
     const epochs = new Map<string, { sink: string; epoch: string }>();
     const sessions = new Set<string>();
+    let last: Partial<Envelope> = {};
     for (const entry of entries) {
       if (entry.by !== 'sender') continue;
       const { sink, epoch, session, kind, attrs } = entry.envelope;
-      sinks.add(sink);
-      if (!epochs.has(keyOf(sink, epoch))) epochs.set(keyOf(sink, epoch), { sink, epoch });
+      if (session !== undefined && session !== last.session) sessions.add(session);
+      if (epoch !== last.epoch || sink !== last.sink) {
+        sinks.add(sink);
+        epochs.set(keyOf(sink, epoch), { sink, epoch });
+      }
       const previous = kind === 'epoch.open' ? attrs?.['prev_epoch'] : undefined;
       if (typeof previous === 'string') epochs.set(keyOf(sink, previous), { sink, epoch: previous });
-      if (session !== undefined) sessions.add(session);
+      last = entry.envelope;
     }
     await this.#loadChains(turn, [...sinks]);
     await this.#loadEpochs(turn, [...epochs.values()]);
@@ -254,16 +289,15 @@ export class Lane {
     );
   }
 
-  #name({ line, envelope }: Of<'sender'>, named: Map<string, Named>): void {
-    const { sink, epoch, session, kind } = envelope;
-    this.#kept.seeEpoch(sink, epoch);
+  #name({ line, envelope }: Of<'sender'>, epoch: string, named: Map<string, Named>): void {
+    const { session, kind } = envelope;
     if (session === undefined) return;
     this.#kept.seeSession(session);
     const one = named.get(session) as Named;
     const run = one.runs.at(-1);
     if (run?.last === line.index - 1) run.last = line.index;
     else one.runs.push({ first: line.index, last: line.index });
-    one.epochs.add(keyOf(sink, epoch));
+    one.epochs.add(epoch);
     if (one.began === '') one.began = line.received;
     one.received = line.received;
     if (kind === 'session.close') one.closing = true;

@@ -408,7 +408,7 @@ export class AccountTurn {
     fence: number,
     epochs: readonly { readonly sink: string; readonly epoch: string; readonly due: string | null }[],
   ): Promise<void> {
-    await this.#fenced(fence, fence, async () => {
+    await this.#fenced(fence, { next: fence }, async () => {
       await this.#json(
         `update epoch_states e set due = t.due
          from jsonb_to_recordset($2::jsonb) as t(sink text, epoch text, due timestamptz)
@@ -449,7 +449,7 @@ export class AccountTurn {
 
   /** Writes what a batch changed, and moves the cursor, or nothing: throws Fenced. Returns the new fence. */
   async write(fence: number, batch: BatchWrite, now: Date): Promise<number> {
-    await this.#fenced(fence, fence + 1, async () => {
+    await this.#fenced(fence, { next: fence + 1, ...batch }, async () => {
       await this.#json(
         `merge into epoch_states e
          using jsonb_to_recordset($2::jsonb) as t(sink text, epoch text, state jsonb, due timestamptz, waits boolean)
@@ -487,17 +487,13 @@ export class AccountTurn {
         batch.extents,
       );
       await this.#json(
-        `update session_runs r set last = t.last
-         from jsonb_to_recordset($2::jsonb) as t(session text, first bigint, last bigint)
-         where r.log = $1 and r.session = t.session and r.last = t.first - 1
-           and r.first = (select max(first) from session_runs where log = $1 and session = t.session)`,
-        batch.runs.filter(({ more }) => more),
-      );
-      await this.#json(
-        `insert into session_runs (log, session, first, last)
-         select $1, t.session, t.first, t.last
-         from jsonb_to_recordset($2::jsonb) as t(session text, first bigint, last bigint)`,
-        batch.runs.filter(({ more }) => !more),
+        `with t as (select * from jsonb_to_recordset($2::jsonb) as t(session text, first bigint, last bigint, more boolean)),
+           longer as (
+             update session_runs r set last = t.last from t
+             where t.more and r.log = $1 and r.session = t.session and r.last = t.first - 1
+               and r.first = (select max(first) from session_runs where log = $1 and session = t.session))
+         insert into session_runs (log, session, first, last) select $1, session, first, last from t where not more`,
+        batch.runs,
       );
       await this.#json(
         `update sessions s set dirty = coalesce(s.dirty, $3), due = $3
@@ -539,18 +535,13 @@ export class AccountTurn {
           [this.log.log, now],
         );
       }
-      await this.#client.query({
-        name: 'account_move',
-        text: `update reconciled set through = $2, state = coalesce($3::jsonb, state) where log = $1`,
-        values: [this.log.log, batch.through, batch.state === undefined ? null : JSON.stringify(batch.state)],
-      });
     });
     return fence + 1;
   }
 
   /** Writes what evaluations came to, with the deliveries that tell of it; a session is not dirty any more. */
   async settle(fence: number, outcomes: readonly SessionOutcome[], now: Date): Promise<void> {
-    await this.#fenced(fence, fence, async () => {
+    await this.#fenced(fence, { next: fence }, async () => {
       await this.#json(
         `update sessions s set coverage = t.coverage, disposition = coalesce(t.disposition, s.disposition),
            closed = t.closed, summary = coalesce(t.summary, s.summary), receipt = coalesce(t.receipt, s.receipt),
@@ -579,7 +570,7 @@ export class AccountTurn {
 
   /** Puts off what could not be done now. Until it is done, something waits to be looked at, and these are not settled. */
   async postpone(fence: number, sessions: readonly string[], until: Date): Promise<void> {
-    await this.#fenced(fence, fence, async () => {
+    await this.#fenced(fence, { next: fence }, async () => {
       await this.#json(
         `update sessions s set due = $3, dirty = $3
          from jsonb_array_elements_text($2::jsonb) as t(session) where s.log = $1 and s.session = t.session`,
@@ -591,7 +582,7 @@ export class AccountTurn {
 
   /** Throws away all that was kept of the log; the next turn begins with entry 0. */
   async forget(fence: number): Promise<void> {
-    await this.#fenced(fence, fence + 1, async () => {
+    await this.#fenced(fence, { next: fence + 1 }, async () => {
       for (const table of ['epoch_states', 'sink_states', 'session_runs', 'session_epochs', 'sessions']) {
         await this.#client.query(`delete from ${table} where log = $1`, [this.log.log]);
       }
@@ -601,13 +592,29 @@ export class AccountTurn {
     });
   }
 
-  async #fenced(fence: number, next: number, work: () => Promise<void>): Promise<void> {
-    await this.#client.query('begin');
+  /**
+   * With `through` it does not wait for the disk: what a batch came to is made again of the entries, if it is lost with
+   * all that was written after it, by a PostgreSQL that fails. What was seen of it meanwhile is then seen again.
+   */
+  async #fenced(
+    fence: number,
+    to: { readonly next: number; readonly through?: number; readonly state?: AccountState | undefined },
+    work: () => Promise<void>,
+  ): Promise<void> {
+    const { next, through, state } = to;
+    await this.#client.query(through === undefined ? 'begin' : 'begin; set local synchronous_commit = off');
     try {
       const { rowCount } = await this.#client.query({
         name: 'account_fence',
-        text: 'update reconciled set fence = $3 where log = $1 and fence = $2',
-        values: [this.log.log, fence, next],
+        text: `update reconciled set fence = $3, through = coalesce($4, through), state = coalesce($5::jsonb, state)
+               where log = $1 and fence = $2`,
+        values: [
+          this.log.log,
+          fence,
+          next,
+          through ?? null,
+          state === undefined ? null : JSON.stringify(state),
+        ],
       });
       if (rowCount !== 1) throw new Fenced(this.log.origin);
       await work();
