@@ -27,7 +27,7 @@ export interface EpochPlaces {
   readonly opened?: number | undefined;
   readonly spoke?: number | undefined;
   /** The epoch that its first opening names. */
-  readonly previous?: string | undefined;
+  readonly previous: string | undefined;
 }
 
 interface EpochRow {
@@ -118,7 +118,12 @@ export class ExportReader {
         const isNamed = named.has(key);
         // One that has no entry below the size is not there yet.
         if (firsts[n] === undefined && !isNamed) return;
-        const place = { sink: row.name, epoch: uuidToEpoch(row.epoch), named: isNamed, ...firsts[n] };
+        const place = {
+          sink: row.name,
+          epoch: uuidToEpoch(row.epoch),
+          named: isNamed,
+          ...(firsts[n] ?? { previous: undefined }),
+        };
         places.push(place);
         rowOf.set(place, row);
       });

@@ -16,7 +16,7 @@ export interface EpochFacts {
   readonly opened?: number | undefined;
   readonly spoke?: number | undefined;
   /** The epoch that its first opening names. */
-  readonly previous?: string | undefined;
+  readonly previous: string | undefined;
 }
 
 /** What a log tells of who was asked for. */

@@ -323,7 +323,7 @@ function selectionOf(
     }
     const { sink, epoch, session, kind, seq, attrs } = entry.envelope;
     const key = `${sink} ${epoch}`;
-    const facts = epochs.get(key) ?? { sink, epoch, named: false, spans: [] };
+    const facts = epochs.get(key) ?? { sink, epoch, named: false, spans: [], previous: undefined };
     epochs.set(key, facts);
     facts.spans.push(one);
     const named = session !== undefined && chosen.has(session);

@@ -245,6 +245,7 @@ export class Account {
               first: own[0]?.line.index,
               opened: own.find(opens)?.line.index,
               spoke: own.find((entry) => !opens(entry))?.line.index,
+              previous: own.find(opens)?.envelope.attrs?.['prev_epoch'] as string | undefined,
             };
           }),
           cited: log.sent().flatMap(({ envelope }) =>
