@@ -185,6 +185,34 @@ describe.concurrent('the receipt of a session names', () => {
     expect(statements).toMatchObject([{ type: 'sink', lost: [{ before: proxy.epoch, ...lost }] }]);
   });
 
+  it('a run of which every line about it was lost, until they come', async () => {
+    const tenant = await tenantWith('beside');
+    const proxy = await StatingSink.declare(tenant, 'proxy');
+    proxy.open().say('session.open', { session: SESSION });
+    calls(proxy, SESSION, 'a');
+    proxy.stated('epoch.close');
+    await proxy.send();
+    // The sidecar was started again in it: of what it then said only the opening and the close of its run arrived.
+    proxy.open().say('denial', { session: SESSION }, true);
+    proxy.stated('session.close', { session: SESSION }, true).stated('epoch.close');
+    await proxy.send();
+    const beside = proxy.epoch;
+    const first = await receiptOf(tenant, SESSION);
+    expect(first.receipt.disposition.status).toBe('incomplete');
+    expect(because(first.receipt, 'proxy')).toEqual([
+      { reason: 'missing', epoch: beside, from: 2, to: 4, beside: true },
+      { reason: 'root_not_compared', epoch: beside, beside: true },
+    ]);
+    const [asked] = (await coverage(tenant, `?session=${SESSION}`)).statements;
+    expect(asked).toMatchObject({ status: 'gap', members: first.statement.members });
+    await proxy.sendLost();
+    await expect
+      .poll(async () => (await receiptOf(tenant, SESSION)).receipt.disposition.status, { timeout: 20_000 })
+      .toBe('unverified');
+    const second = await receiptOf(tenant, SESSION);
+    expect(second.receipt).toMatchObject({ supersedes: first.digest, coverage: { status: 'complete' } });
+  });
+
   it('a required sink that said nothing of it', async () => {
     const tenant = await tenantWith('silent');
     const proxy = await StatingSink.declare(tenant, 'proxy');

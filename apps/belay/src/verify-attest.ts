@@ -112,15 +112,19 @@ export async function attestVerdicts(
   });
   const key = sessionKey(machineSecret(state), found.session);
   const turns = found.parts.filter((part): part is TurnPart => part.type === 'turn');
+  const session = found.session;
+  // That it opens and closes the session says that no other run of this sink holds more of what it found here.
+  attestation.epoch.append({ kind: 'session.open', session });
   for (const turn of turns) {
     const call = turn.seqs.call === undefined ? undefined : evidence?.lines.get(turn.seqs.call)?.call;
     attestation.epoch.append({
       kind: 'verdict',
-      session: found.session,
+      session,
       call,
       attrs: attributesOf(found, turn, evidence, key),
     });
   }
+  attestation.epoch.appendStated({ kind: 'session.close', session, attrs: { calls: turns.length } });
   attestation.wake();
   const left = await attestation.finish(patience, new AbortController().signal);
   if (left.stopped !== undefined)
