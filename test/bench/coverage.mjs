@@ -39,6 +39,7 @@ export async function run({ scale }) {
     const start = performance.now();
     await Promise.all(Array.from({ length: CLIENTS }, () => send(service, place, agent, events / CLIENTS)));
     const sent = performance.now();
+    const { rows: early } = await pool.query('select count(*) as n from sessions where receipt is not null');
     const behind = await until(
       pool,
       'select max(h.size - coalesce(r.through, 0)) as n from heads h left join reconciled r on r.log = h.log',
@@ -81,6 +82,7 @@ export async function run({ scale }) {
       sessions: events / SESSION,
       'ingest/s, with all of it': Math.round(events / ((sent - start) / 1_000)),
       'behind at the last ack': behind,
+      'receipts by then': early[0].n,
       'reconciled after, s': ((reconciled - sent) / 1_000).toFixed(2),
       'receipts after, s': ((settled - sent) / 1_000).toFixed(1),
       'CPU us/event': used.toFixed(1),
@@ -179,7 +181,10 @@ async function startService(connection, data) {
     const end = text.indexOf('\n');
     if (end >= 0) {
       child.stdout.resume();
-      return { child, ...JSON.parse(text.slice(0, end)) };
+      const service = JSON.parse(text.slice(0, end));
+      // The key is shown before it is worth anything.
+      while (!(await fetch(new URL('/readyz', service.url)).then(({ ok }) => ok))) await sleep(20);
+      return { child, ...service };
     }
   }
   throw new Error('the service did not start');

@@ -14,9 +14,13 @@ const LOGS_AT_ONCE = 2;
 const BATCH = 8_000;
 /** A turn ends after so long, when others wait. */
 const TURN_MS = 2_000;
-/** How long sessions are judged in one go, and how long while many entries come: these have to be reconciled too. */
+/** How long sessions are judged in one go, and how long while entries come: these have to be reconciled too. */
 const SLICE_MS = 300;
-const BUSY_SLICE_MS = 50;
+const BUSY_SLICE_MS = 150;
+/** From so many entries on by how much each puts off judging, and by how much it is put off at most, milliseconds. */
+const MANY = 1_000;
+const PUT_OFF_MS = 0.02;
+const MOST_PUT_OFF_MS = 2_000;
 /** States in memory over all logs; the ones of logs that were quiet longest are given up. */
 const MOST_HELD = 24_000;
 /** Between two tries to get a log's turn. */
@@ -48,6 +52,8 @@ export class Accountant {
   readonly #lanes = new Map<number, Lane>();
   readonly #anew = new Map<number, number>();
   readonly #busy = new Set<number>();
+  /** When it was last looked what is due, and how far the lane was. */
+  readonly #looked = new WeakMap<Lane, { readonly at: number; readonly size: number }>();
   /** When the sweep that goes on last turned to a log. */
   #sweeping: number | undefined;
   #trouble: { readonly since: number; readonly message: string } | undefined;
@@ -117,12 +123,17 @@ export class Accountant {
         (await this.#inTurn(log, async (turn, lane) => {
           const until = this.#parts.now() + TURN_MS;
           for (;;) {
-            const before = lane.size;
             const isReached = await this.#reconcile(turn, lane, until);
             if (!isReached) return true;
-            // What came meanwhile is for the next sweep: a transaction for every few entries costs more than it gains.
-            const sliceMs = lane.size - before > BATCH ? BUSY_SLICE_MS : SLICE_MS;
-            if (!(await this.#parts.evaluator.look(turn, lane, sliceMs))) return false;
+            // While many come, those who send them have more of it when judging waits, and then is for several at once.
+            const last = this.#looked.get(lane);
+            const came = last === undefined ? 0 : lane.size - last.size;
+            const isBusy = came >= MANY;
+            const waits = isBusy ? Math.min(came * PUT_OFF_MS, MOST_PUT_OFF_MS) : 0;
+            if (last !== undefined && performance.now() - last.at < waits) return false;
+            const isDone = !(await this.#parts.evaluator.look(turn, lane, isBusy ? BUSY_SLICE_MS : SLICE_MS));
+            this.#looked.set(lane, { at: performance.now(), size: lane.size });
+            if (isDone) return false;
             if (this.#parts.now() > until) return true;
           }
         })) ?? false
