@@ -94,6 +94,8 @@ create table sessions (
   due         timestamptz,
   -- Whether a verdict or a label came since it was judged last.
   heard       boolean not null default false,
+  -- Why it could not be judged when that was tried last: {why, ...}; null: it could.
+  held        jsonb,
   primary key (log, session)
 ) with (fillfactor = 50);
 create index sessions_list on sessions (log, began_index);
@@ -145,6 +147,8 @@ create table jobs (
   cancel    boolean not null default false,
   -- Until when the worker that runs it holds it.
   lease     timestamptz,
+  -- How often it was begun and not given back: one that ends every worker that takes it is given up.
+  attempts  integer not null default 0,
   created   timestamptz not null default now(),
   finished  timestamptz
 );
@@ -178,6 +182,7 @@ create table deliveries (
 );
 create index deliveries_due on deliveries (due) where due is not null;
 create index deliveries_webhook on deliveries (webhook, created desc);
+create index deliveries_over on deliveries (created) where due is null;
 
 grant select on policies, labels, statements, reconciled, epoch_states, sink_states, sessions, session_runs, jobs,
   deliveries to belay_gateway, belay_collector, belay_worker;
@@ -192,4 +197,4 @@ grant update on jobs to belay_worker;
 grant delete on jobs to belay_worker;
 grant insert on webhooks to belay_gateway;
 grant update (removed) on webhooks to belay_gateway;
-grant insert, update on deliveries to belay_worker;
+grant insert, update, delete on deliveries to belay_worker;

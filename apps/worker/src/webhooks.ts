@@ -18,6 +18,9 @@ const CLAIM_MS = 60_000;
 const PAUSES = [5, 30, 120, 600, 1_800, 3_600, 7_200, 14_400];
 const LAST_PAUSE = 28_800;
 const GIVEN_UP_MS = 24 * 3_600_000;
+/** For how long it is kept what came of a message, and how often older ones are looked for. */
+const KEPT_MS = 30 * 24 * 3_600_000;
+const PURGE_MS = 60_000;
 /** Bytes of an answer that are read. What it says is not looked at, only its status. */
 const ANSWER_BYTES = 4_096;
 
@@ -41,6 +44,7 @@ export class Webhooks {
   /** Messages under way, by log and webhook. */
   readonly #busy = new Map<string, number>();
   #sending = new Set<Promise<void>>();
+  #purged = Number.NEGATIVE_INFINITY;
 
   constructor(parts: WebhooksParts) {
     this.#parts = parts;
@@ -49,6 +53,10 @@ export class Webhooks {
   /** Begins to send what is due, as far as there is room; what hangs is not waited for. */
   async sweep(): Promise<void> {
     const { deliveries, now } = this.#parts;
+    if (now() - this.#purged >= PURGE_MS) {
+      this.#purged = now();
+      await deliveries.purge(new Date(now() - KEPT_MS));
+    }
     const room = AT_ONCE - this.#sending.size;
     if (room <= 0) return;
     const start = now();

@@ -64,6 +64,7 @@ export class Work {
   async sweep(): Promise<void> {
     const { store, kinds, now, tidy } = this.#parts;
     await store.jobs.cancelIdle(new Date(now()));
+    await store.jobs.giveUp(new Date(now()));
     if (now() - this.#tidied >= TIDY_MS) {
       this.#tidied = now();
       await tidy();

@@ -125,6 +125,22 @@ describe('a message to a webhook', () => {
     expect((await rowOf(id)).delivered).not.toBeNull();
   });
 
+  it('is forgotten thirty days after it was made, once it is over', async () => {
+    const webhook = await subscribe('http://127.0.0.1:9/');
+    const [old, recent, waiting] = [await message(webhook), await message(webhook), await message(webhook)];
+    const set = (id: string, days: number, due: string): Promise<unknown> =>
+      stored.pool.query(
+        `update deliveries set created = now() - make_interval(days => $2), due = ${due} where id = $1`,
+        [id, days],
+      );
+    await set(old, 31, 'null');
+    await set(recent, 29, 'null');
+    await set(waiting, 31, `now() + interval '1 hour'`);
+    await sender().sweep();
+    const { rows } = await stored.pool.query('select id from deliveries order by id');
+    expect(rows.map(({ id }) => id as string)).toEqual([recent, waiting].sort());
+  });
+
   it('that fails is sent again later under the same identifier, and given up after a day', async () => {
     let status = 500;
     const { url, seen } = await receiver((_request, response) =>

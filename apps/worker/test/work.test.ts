@@ -118,12 +118,23 @@ describe('a job', () => {
     expect(await rowOf(id)).toMatchObject({ state: 'done' });
   });
 
+  it('that ends every worker which takes it is given up, and says so', async () => {
+    const id = await ask();
+    for (let begun = 1; begun <= 5; begun++) {
+      // Nothing is heard of this one again.
+      expect((await stored.store.jobs.claim('export', new Date(), new Date(0)))?.id).toBe(id);
+      expect(await rowOf(id)).toMatchObject({ state: 'running', attempts: begun });
+    }
+    await worker(done).sweep();
+    expect(await rowOf(id)).toMatchObject({ state: 'failed', error: expect.stringContaining('5 times') });
+  });
+
   it('of a worker that leaves is given back', async () => {
     const id = await ask();
     const leaving = worker(endless());
     await leaving.sweep();
     await leaving.stop();
-    expect(await rowOf(id)).toMatchObject({ state: 'queued', done: 0 });
+    expect(await rowOf(id)).toMatchObject({ state: 'queued', done: 0, attempts: 0 });
     await worker(done).sweep();
     await expect.poll(async () => (await rowOf(id)).state).toBe('done');
   });

@@ -1,5 +1,8 @@
 import type pg from 'pg';
 
+/** Messages removed at a time. */
+const PURGED = 1_000;
+
 /** One message to one webhook, claimed for an attempt. */
 export interface Delivery {
   readonly id: string;
@@ -63,6 +66,16 @@ export class DeliveryStore {
       name: 'delivery_put_back',
       text: 'update deliveries set due = $2, attempts = attempts - 1 where id = $1 and delivered is null',
       values: [id, due],
+    });
+  }
+
+  /** Removes what is over and older than `before`: some of it, if there is much. */
+  async purge(before: Date): Promise<void> {
+    await this.#pool.query({
+      name: 'delivery_purge',
+      text: `delete from deliveries where id in (
+               select id from deliveries where due is null and created < $1 order by created limit ${PURGED})`,
+      values: [before],
     });
   }
 

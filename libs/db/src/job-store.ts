@@ -1,6 +1,9 @@
 import type { LogRecord } from '@belay/log';
 import type pg from 'pg';
 
+/** How often a job is begun. */
+const MOST_ATTEMPTS = 5;
+
 /** Work that somebody asked for, held by this worker. */
 export interface Job {
   readonly id: string;
@@ -42,18 +45,21 @@ export class JobStore {
     this.#pool = pool;
   }
 
-  /** Takes the oldest job of a kind that nobody holds, of a log that has no other one of the kind running. */
+  /**
+   * Takes the oldest job of a kind that nobody holds, of a log that has no other one of the kind running. That it was
+   * begun is written down before it is: one that ended its worker so often is left to `giveUp`.
+   */
   async claim(kind: Job['kind'], now: Date, lease: Date): Promise<Job | undefined> {
     const { rows } = await this.#pool.query({
       name: 'job_claim',
       text: `with mine as (
                select j.id from jobs j
-               where j.kind = $1 and not j.cancel and (j.state = 'queued' or j.state = 'running' and j.lease < $2)
+               where j.kind = $1 and not j.cancel and j.attempts < ${MOST_ATTEMPTS} and (j.state = 'queued' or j.state = 'running' and j.lease < $2)
                  and not exists (select from jobs o where o.log = j.log and o.kind = j.kind and o.state = 'running'
                    and o.lease >= $2)
                order by j.created, j.id limit 1 for update skip locked
              ), taken as (
-               update jobs j set state = 'running', lease = $3, phase = null, done = 0, total = null
+               update jobs j set state = 'running', lease = $3, attempts = attempts + 1, phase = null, done = 0, total = null
                from mine where j.id = mine.id returning j.id, j.kind, j.spec, j.log
              )
              select t.id as job, t.kind, t.spec, l.log, l.id, l.project, p.tenant, p.name, l.origin,
@@ -107,13 +113,26 @@ export class JobStore {
     return rowCount === 1;
   }
 
-  /** Gives a job back that was not done with, to be begun again by anyone. */
+  /** Gives a job back that was not done with, to be begun again by anyone: that was no attempt. */
   async release(id: string, held: Date): Promise<void> {
     await this.#pool.query({
       name: 'job_release',
-      text: `update jobs set state = 'queued', lease = null, phase = null, done = 0, total = null
+      text: `update jobs set state = 'queued', lease = null, attempts = attempts - 1, phase = null, done = 0, total = null
              where id = $1 and state = 'running' and lease = $2`,
       values: [id, held],
+    });
+  }
+
+  /** Ends what was begun too often, each time by a worker that did not live to say what came of it. */
+  async giveUp(now: Date): Promise<void> {
+    await this.#pool.query({
+      name: 'job_give_up',
+      text: `update jobs set state = 'failed', finished = $1, lease = null, phase = null, error = $2
+             where state = 'running' and lease < $1 and not cancel and attempts >= ${MOST_ATTEMPTS}`,
+      values: [
+        now,
+        `it was begun ${MOST_ATTEMPTS} times, and each time its worker ended or was cut off before it was done`,
+      ],
     });
   }
 

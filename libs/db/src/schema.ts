@@ -132,6 +132,7 @@ export interface Schema {
     dirty: Date | null;
     due: Date | null;
     heard: Generated<boolean>;
+    held: Json | null;
   };
   session_runs: { log: number; session: string; first: number; last: number };
   jobs: {
@@ -151,6 +152,7 @@ export interface Schema {
     by: string;
     cancel: Generated<boolean>;
     lease: Date | null;
+    attempts: Generated<number>;
     created: Generated<Date>;
     finished: Date | null;
   };
