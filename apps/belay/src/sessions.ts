@@ -233,7 +233,7 @@ async function waited(audited: Audited, session: string, wait: number): Promise<
         'GET',
         `${path}/sessions/${encodeURIComponent(session)}${query}`,
       );
-      if (detail.settled || left <= ONE_WAIT) return detail;
+      if (detail.settled || detail.held !== undefined || left <= ONE_WAIT) return detail;
     } catch (error) {
       if (!(error instanceof ServiceProblem) || error.code !== 'not_found') throw error;
       // Its first line may be on its way.
@@ -244,7 +244,7 @@ async function waited(audited: Audited, session: string, wait: number): Promise<
 }
 
 function page(detail: SessionDetail, members: readonly Member[], why: Why | undefined, style: Style): string {
-  const { session, disposition, settled, closed, coverage, kinds, calls, verdicts, levels, receipts } =
+  const { session, disposition, settled, held, closed, coverage, kinds, calls, verdicts, levels, receipts } =
     detail;
   const said = Object.entries(levels ?? {}).flatMap(([level, n]) => (n > 0 ? `${n} ${level}` : []));
   const facts: (readonly [string, string])[] = [
@@ -255,6 +255,7 @@ function page(detail: SessionDetail, members: readonly Member[], why: Why | unde
     ...((why?.because.length ?? 0) > MOST_REASONS
       ? [['', `and ${(why?.because.length ?? 0) - MOST_REASONS} more`] as const]
       : []),
+    ...(held === undefined ? [] : [['not judged', style.warn(heldText(held))] as const]),
     ['began', `${detail.began}, entry ${detail.beganIndex}`],
     ['last', `${detail.last}, entry ${detail.lastIndex}${closed ? '' : '; not closed'}`],
     [
@@ -271,11 +272,28 @@ function page(detail: SessionDetail, members: readonly Member[], why: Why | unde
         [i === 0 ? 'receipts' : '', `${id}, as of ${asOf} entries: ${dispositionText(came, style)}`] as const,
     ),
   ];
+  const none =
+    held === undefined
+      ? `It has no receipt yet: belay sessions ${printable(spokenName(session))} --wait 60`
+      : 'It has no receipt, and gets none as long as that is so: it is tried again every ten minutes.';
   const next =
     receipts.length === 0
-      ? `It has no receipt yet: belay sessions ${printable(spokenName(session))} --wait 60`
+      ? none
       : `All of it: belay receipt get --session ${printable(spokenName(session))} -o receipt.json\n           belay receipt show receipt.json`;
   return `${style.bold(printable(session))}\n\n${columns(facts, '  ', pageWidth())}\n${next}\n`;
+}
+
+function heldText({ why, lines, bytes, limit }: NonNullable<SessionDetail['held']>): string {
+  switch (why) {
+    case 'too_many_lines':
+      return `${lines} lines name it, and at most ${limit} are judged`;
+    case 'statement_too_large':
+      return `the statement on its coverage would have ${bytes} bytes, and may have ${limit}`;
+    case 'receipt_too_large':
+      return `its receipt would have ${bytes} bytes, and may have ${limit}`;
+    case 'failed':
+      return 'for a reason that the log of the service has';
+  }
 }
 
 function memberText(member: Member, style: Style): string {

@@ -174,6 +174,7 @@ function shown(row: SessionRow, isWhole: boolean): SessionListed {
     ...(row.coverage !== null && { coverage: row.coverage as SessionListed['coverage'] }),
     ...(row.disposition !== null && { disposition: row.disposition as SessionListed['disposition'] }),
     settled: isWhole && isSettled({ ...row, hasReceipt: receipt !== null }),
+    ...(row.held && { held: row.held }),
     calls: summary.calls ?? 0,
     verdicts: { PASS, WARN, FAIL, UNVERIFIED },
     ...(summary.levels && { levels: summary.levels }),

@@ -49,10 +49,14 @@ export class Waiting {
     return this.#shares.inAll;
   }
 
-  /** Until the session has settled over the first `size` entries of its log, or the time is up. */
+  /** Until the session has settled over the first `size` entries of its log, or can't be judged, or the time is up. */
   session(patience: Patience, log: number, session: string, size: number): Promise<void> {
     return this.#held(patience, () =>
-      this.#sessions.until(patience, { log, session }, (news) => news.reconciled >= size && isSettled(news)),
+      this.#sessions.until(
+        patience,
+        { log, session },
+        (news) => news.reconciled >= size && (news.isHeld || isSettled(news)),
+      ),
     );
   }
 

@@ -17,6 +17,7 @@ import type {
   NewDelivery,
   Reader,
   ReceiptRow,
+  SessionHeld,
   SessionOutcome,
 } from '@belay/db';
 import { canonical, type CoverageStated } from '@belay/envelope';
@@ -67,6 +68,8 @@ export interface EvaluatorParts {
   /** Milliseconds since 1970. */
   readonly now: () => number;
   readonly log: Logger;
+  /** Most lines of a session that is judged; absent: 250,000. */
+  readonly mostLines?: number | undefined;
 }
 
 /** A webhook, as far as it says what it wants to hear of. */
@@ -194,28 +197,29 @@ export class Evaluator {
         await turn.postpone(lane.fence, [row.session], new Date(until));
         continue;
       }
-      let facts: SessionFacts | undefined;
+      let facts: SessionFacts | SessionHeld;
       let last: ReceiptRow | undefined;
-      let isNews: boolean;
+      let isNews = false;
       try {
         facts = await this.#derive(turn, lane, row, asOf);
-        last = await turn.lastReceipt(`session:${row.session}`);
-        isNews =
-          facts !== undefined &&
-          (last === undefined
-            ? force || facts.judgement.disposition.status !== 'open'
-            : !isSame(facts, last, turn));
+        if (!('why' in facts)) {
+          last = await turn.lastReceipt(`session:${row.session}`);
+          isNews =
+            last === undefined
+              ? force || facts.judgement.disposition.status !== 'open'
+              : !isSame(facts, last, turn);
+        }
       } catch (error) {
         // One session that can't be judged must not keep the others from it.
         const { session } = row;
         this.#parts.log.error({ err: error, origin: turn.log.origin, session }, 'a session was not judged');
-        await turn.postpone(lane.fence, [session], new Date(now.getTime() + A_WHILE_MS));
+        await turn.hold(lane.fence, session, { why: 'failed' }, new Date(now.getTime() + A_WHILE_MS));
         left.push(session);
         continue;
       }
-      if (facts === undefined) {
+      if ('why' in facts) {
         // It may have a receipt of when it was smaller: that does not settle it.
-        await turn.postpone(lane.fence, [row.session], new Date(now.getTime() + A_WHILE_MS));
+        await this.#hold(turn, lane, row.session, facts);
         continue;
       }
       this.#rest(key, facts.evidence.entries, isNews);
@@ -238,6 +242,11 @@ export class Evaluator {
     return left;
   }
 
+  async #hold(turn: AccountTurn, lane: Lane, session: string, held: SessionHeld): Promise<void> {
+    this.#parts.log.error({ origin: turn.log.origin, session, ...held }, 'a session can not be judged');
+    await turn.hold(lane.fence, session, held, new Date(this.#parts.now() + A_WHILE_MS));
+  }
+
   #rest(key: string, entries: number, isNews: boolean): void {
     const now = this.#parts.now();
     const before = this.#resting.get(key);
@@ -257,24 +266,20 @@ export class Evaluator {
     }
   }
 
-  /** Undefined, and said, for a session that is too large to be judged. */
+  /** What it comes to, or why that can't be found. */
   async #derive(
     turn: AccountTurn,
     lane: Lane,
     { session }: AccountSession,
     asOf: AsOf,
-  ): Promise<SessionFacts | undefined> {
+  ): Promise<SessionFacts | SessionHeld> {
+    const lines = await turn.countEntries(session);
+    const limit = this.#parts.mostLines ?? MAX_SESSION_ENTRIES;
+    if (lines > limit) return { why: 'too_many_lines', lines, limit };
     const derivation = new SessionDerivation(lane.coverage, lane.standing, session, asOf);
-    const tooLarge = (what: Readonly<Record<string, number>>): undefined =>
-      void this.#parts.log.error(
-        { origin: turn.log.origin, session, ...what },
-        'a session is too large to be judged',
-      );
     const cited = new EntrySpool();
     try {
       for await (const page of turn.sessionEntries(session, lane.size)) {
-        const entries = derivation.count + page.length;
-        if (entries > MAX_SESSION_ENTRIES) return tooLarge({ entries });
         for (const { index, bytes, entry } of page) derivation.take(index, bytes, entry);
       }
       const citations = derivation.cited();
@@ -283,7 +288,8 @@ export class Evaluator {
       }
       const facts = await givingWay(derivation.steps((index) => cited.at(index)));
       const { length: bytes } = facts.statementBytes;
-      return bytes <= MAX_RECORD_BYTES ? facts : tooLarge({ bytes });
+      if (bytes <= MAX_RECORD_BYTES) return facts;
+      return { why: 'statement_too_large', bytes, limit: MAX_RECORD_BYTES };
     } finally {
       cited.close();
     }
@@ -323,6 +329,7 @@ export class Evaluator {
     };
     const outcomes: SessionOutcome[] = [];
     const postponed: { session: string; ms: number }[] = [];
+    const held: { session: string; held: SessionHeld }[] = [];
     const queue = [...todo];
     const issuing = Array.from({ length: Math.min(ISSUED_AT_ONCE, queue.length) }, async () => {
       for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
@@ -331,8 +338,8 @@ export class Evaluator {
         const supersedes = last && `sha256:${last.digest.toString('hex')}`;
         const entry = { index: next.statedAt as number, statement: facts.statementDigest };
         const payload = this.#payload(() => sessionReceiptPayload(facts, identity, head, entry, supersedes));
-        if (payload === undefined) {
-          postponed.push({ session, ms: A_WHILE_MS });
+        if ('why' in payload) {
+          held.push({ session, held: payload });
           continue;
         }
         const issued = await collector.issue({ project: turn.log.project, payload });
@@ -347,21 +354,22 @@ export class Evaluator {
     const now = this.#parts.now();
     if (outcomes.length > 0) await turn.settle(lane.fence, outcomes, new Date(now));
     for (const { session, ms } of postponed) await turn.postpone(lane.fence, [session], new Date(now + ms));
+    for (const one of held) await this.#hold(turn, lane, one.session, one.held);
     if (failed?.status === 'rejected') throw failed.reason;
-    return postponed.map(({ session }) => session);
+    return [...postponed, ...held].map(({ session }) => session);
   }
 
-  /** Undefined, and said, for a receipt that can't be made. */
-  #payload(make: () => Buffer): Buffer | undefined {
+  /** The payload, or why there can't be one. */
+  #payload(make: () => Buffer): Buffer | SessionHeld {
     try {
       const payload = make();
       if (payload.length <= MAX_PAYLOAD_BYTES) return payload;
-      this.#parts.log.error({ bytes: payload.length }, 'a receipt is too large');
+      return { why: 'receipt_too_large', bytes: payload.length, limit: MAX_PAYLOAD_BYTES };
     } catch (error) {
       if (!(error instanceof ReceiptError)) throw error;
       this.#parts.log.error({ err: error }, 'a receipt could not be made');
+      return { why: 'failed' };
     }
-    return undefined;
   }
 
   /** A statement that was recorded before a crash and says the same is taken instead of another one. */

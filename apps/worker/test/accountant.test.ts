@@ -43,7 +43,11 @@ afterAll(async () => {
 });
 
 /** A worker of its own, with memory of its own; `over` stands between it and the collector. */
-function worker(over: Partial<WorkerCollector> = {}, later: number | (() => number) = 0): Accountant {
+function worker(
+  over: Partial<WorkerCollector> = {},
+  later: number | (() => number) = 0,
+  mostLines?: number,
+): Accountant {
   const { service } = parts.collector;
   const collector: WorkerCollector = {
     checkpoint: (log) => service.checkpoint(log),
@@ -54,7 +58,7 @@ function worker(over: Partial<WorkerCollector> = {}, later: number | (() => numb
   };
   const now = (): number => Date.now() + (typeof later === 'number' ? later : later());
   const common = { reader: parts.workerReader, collector, now, log: parts.log };
-  const evaluator = new Evaluator({ ...common, publisher: new Publisher(common) });
+  const evaluator = new Evaluator({ ...common, publisher: new Publisher(common), mostLines });
   return new Accountant({ store, evaluator, now, log: parts.log });
 }
 
@@ -170,6 +174,27 @@ describe('what waits', () => {
       string,
       unknown
     >;
+
+  it('because it has too many lines is held, and says so until it can be judged', async () => {
+    const session = await talk();
+    const shown = async (wait = 0): Promise<Record<string, unknown>> =>
+      (await tenant.asAuditor('get', tenant.path(`/sessions/${session}?wait=${wait}`)).expect(200)).body;
+    const small = worker({}, 0, 2);
+    await expect
+      .poll(async () => {
+        await small.sweep();
+        return (await shown())['held'];
+      })
+      .toEqual({ why: 'too_many_lines', lines: 3, limit: 2 });
+    // Whoever waits for it is told at once, and not at the end of the time.
+    expect(await shown(60)).toMatchObject({ settled: false, receipts: [] });
+    // Ten minutes later.
+    await pool.query('update sessions set due = now(), dirty = now() where session = $1', [session]);
+    await looked(worker(), session);
+    const after = await shown();
+    expect(after).toMatchObject({ settled: true });
+    expect(after).not.toHaveProperty('held');
+  });
 
   it('because the collector is away is not settled meanwhile', async () => {
     const session = await talk();

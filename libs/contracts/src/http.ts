@@ -216,6 +216,18 @@ const sessionFields = {
     description:
       'It has a receipt, which is not `open`, and nothing that came after it waits to be looked at.',
   }),
+  held: z
+    .object({
+      why: z.enum(['too_many_lines', 'statement_too_large', 'receipt_too_large', 'failed']),
+      lines: z.number().optional().meta({ description: 'Lines that name it.' }),
+      bytes: z.number().optional().meta({ description: 'Of the statement, or of the receipt.' }),
+      limit: z.number().optional().meta({ description: 'Most lines, or bytes, of one that is judged.' }),
+    })
+    .optional()
+    .meta({
+      description:
+        'Why it could not be judged when that was tried last, ten minutes ago or less: it is not settled, and what else is said of it is of before.',
+    }),
   calls: z.number(),
   verdicts: z.object({ PASS: z.number(), WARN: z.number(), FAIL: z.number(), UNVERIFIED: z.number() }),
   levels: z

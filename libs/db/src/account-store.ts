@@ -126,6 +126,17 @@ export interface Concerned {
   readonly before: number;
 }
 
+/** Why a session could not be judged. The union is closed; `limit` is the most that can be. */
+export type SessionHeld =
+  | { readonly why: 'too_many_lines'; readonly lines: number; readonly limit: number }
+  | {
+      readonly why: 'statement_too_large' | 'receipt_too_large';
+      readonly bytes: number;
+      readonly limit: number;
+    }
+  /** For a reason that only the service's log has. */
+  | { readonly why: 'failed' };
+
 /** What an evaluation of a session came to. */
 export interface SessionOutcome {
   readonly session: string;
@@ -344,6 +355,17 @@ export class AccountTurn {
     return this.#entries.at(indexes);
   }
 
+  /** How many entries name a session. */
+  async countEntries(session: string): Promise<number> {
+    const { rows } = await this.#client.query({
+      name: 'account_count_entries',
+      text: `select coalesce(sum(last - first + 1), 0)::bigint as entries from session_runs
+             where log = $1 and session = $2`,
+      values: [this.log.log, session],
+    });
+    return (rows[0] as { entries: number }).entries;
+  }
+
   /** The entries that name a session, in pages, ascending. */
   sessionEntries(session: string, size: number): AsyncGenerator<readonly ReadEntry[]> {
     return this.#entries.ofSession(session, size);
@@ -545,7 +567,7 @@ export class AccountTurn {
       await this.#json(
         `update sessions s set coverage = t.coverage, disposition = coalesce(t.disposition, s.disposition),
            closed = t.closed, summary = coalesce(t.summary, s.summary), receipt = coalesce(t.receipt, s.receipt),
-           dirty = null, due = t.due, heard = s.heard and t.disposition is null
+           dirty = null, due = t.due, heard = s.heard and t.disposition is null, held = null
          from jsonb_to_recordset($2::jsonb) as t(session text, coverage text, disposition text, closed boolean,
            summary jsonb, receipt text, due timestamptz)
          where s.log = $1 and s.session = t.session`,
@@ -577,6 +599,17 @@ export class AccountTurn {
         sessions,
         until,
       );
+    });
+  }
+
+  /** The same for a session that can't be judged, and why that is. */
+  async hold(fence: number, session: string, held: SessionHeld, until: Date): Promise<void> {
+    await this.#fenced(fence, { next: fence }, async () => {
+      await this.#client.query({
+        name: 'account_hold',
+        text: 'update sessions set due = $3, dirty = $3, held = $4::jsonb where log = $1 and session = $2',
+        values: [this.log.log, session, until, JSON.stringify(held)],
+      });
     });
   }
 

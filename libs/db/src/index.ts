@@ -11,6 +11,7 @@ export {
   type NewDelivery,
   OPEN_END,
   type ReceiptRow,
+  type SessionHeld,
   type SessionOutcome,
 } from './account-store.js';
 export { type Connection, openDatabase, openPool, type PoolOptions, type ProcessRole } from './connection.js';

@@ -9,7 +9,7 @@ import {
 } from '@belay/coverage';
 import type { LogRecord } from '@belay/log';
 import { type Kysely, type RawBuilder, type Selectable, sql, type Transaction } from 'kysely';
-import type { AccountState } from './account-store.js';
+import type { AccountState, SessionHeld } from './account-store.js';
 import type { Schema } from './schema.js';
 
 /** A session as the last look at it left it. */
@@ -26,6 +26,8 @@ export interface SessionRow {
   readonly summary: unknown;
   /** Something came since. */
   readonly isDirty: boolean;
+  /** Why it could not be judged when that was tried last. */
+  readonly held: SessionHeld | null;
   /** SHA-256 of the coverage statement that the log names last. */
   readonly statement: Buffer | null;
   /** The last receipt. */
@@ -41,6 +43,8 @@ export interface SessionProgress {
   readonly disposition: string | null;
   readonly hasReceipt: boolean;
   readonly isDirty: boolean;
+  /** It could not be judged when that was tried last. */
+  readonly isHeld: boolean;
 }
 
 export interface SessionReceipt {
@@ -156,7 +160,8 @@ export class SessionReader {
   ): Promise<SessionProgress[]> {
     const { rows } = await sql<SessionProgress>`
       select w.log, w.session, coalesce(r.through, 0) as reconciled, s.disposition,
-        s.receipt is not null as "hasReceipt", s.dirty is not null as "isDirty"
+        s.receipt is not null as "hasReceipt", s.dirty is not null as "isDirty",
+        s.held is not null as "isHeld"
       from unnest(${asked.map(({ log }) => log)}::bigint[], ${asked.map(({ session }) => session)}::text[])
         as w(log, session)
       left join reconciled r on r.log = w.log
@@ -320,6 +325,7 @@ export class SessionReader {
         's.dirty',
         's.receipt',
         's.stated_digest',
+        's.held',
         'r.digest',
         'r.as_of',
       ])
@@ -341,15 +347,17 @@ type Listed = Pick<
   | 'dirty'
   | 'receipt'
   | 'stated_digest'
+  | 'held'
 > & { digest: Buffer | null; as_of: number | null };
 
 function toSession(row: Listed): SessionRow {
-  const { began_index, last_index, dirty, receipt, stated_digest, digest, as_of, ...rest } = row;
+  const { began_index, last_index, dirty, receipt, stated_digest, held, digest, as_of, ...rest } = row;
   return {
     ...rest,
     beganIndex: began_index,
     lastIndex: last_index,
     isDirty: dirty !== null,
+    held: held as SessionHeld | null,
     statement: stated_digest,
     receipt:
       receipt === null || digest === null || as_of === null ? null : { id: receipt, digest, asOf: as_of },
