@@ -138,13 +138,26 @@ export async function readArchive(handle: FileHandle, large: number = LARGE): Pr
   });
 }
 
-/** The content of a file in blocks. */
+/** The content of a file in blocks, each of them the reader's to keep. */
 export async function* contentOf(
+  handle: FileHandle,
+  file: Pick<ArchivedFile, 'offset' | 'size'>,
+): AsyncGenerator<Buffer> {
+  for await (const block of blocksOf(handle, file)) yield Buffer.from(block);
+}
+
+/**
+ * The content of a file in blocks that share their memory: each is good until the next one is asked for. Fresh memory
+ * for each block of a large file would be hundreds of megabytes before anybody takes it back.
+ */
+export async function* blocksOf(
   handle: FileHandle,
   { offset, size }: Pick<ArchivedFile, 'offset' | 'size'>,
 ): AsyncGenerator<Buffer> {
+  const memory = Buffer.allocUnsafeSlow(Math.min(BLOCK, size));
   for (let done = 0; done < size;) {
-    const block = await readExactly(handle, offset + done, Math.min(BLOCK, size - done));
+    const block = memory.subarray(0, Math.min(BLOCK, size - done));
+    await fill(handle, offset + done, block);
     yield block;
     done += block.length;
   }
@@ -153,12 +166,16 @@ export async function* contentOf(
 /** So many bytes from a position; throws ExportError `malformed` when the file ends before. */
 export async function readExactly(handle: FileHandle, position: number, length: number): Promise<Buffer> {
   const bytes = Buffer.allocUnsafe(length);
-  for (let done = 0; done < length;) {
-    const { bytesRead } = await handle.read(bytes, done, length - done, position + done);
+  await fill(handle, position, bytes);
+  return bytes;
+}
+
+async function fill(handle: FileHandle, position: number, bytes: Buffer): Promise<void> {
+  for (let done = 0; done < bytes.length;) {
+    const { bytesRead } = await handle.read(bytes, done, bytes.length - done, position + done);
     if (bytesRead === 0) throw malformed('it ends too early');
     done += bytesRead;
   }
-  return bytes;
 }
 
 /** Names, sizes and checksums of a directory. What else is in it is compared afterwards. */

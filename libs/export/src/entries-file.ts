@@ -1,6 +1,7 @@
 import { canonical, MAX_ENTRY_BYTES } from '@belay/envelope';
 import { CompactRange, decompose, HASH_SIZE, leafHash, type NodeId } from '@belay/merkle';
 import { parseBase64 } from '@belay/note';
+import { Carry } from './carry.js';
 import { ExportError } from './error.js';
 
 /** Indexes [from, to). */
@@ -93,7 +94,7 @@ export class EntriesReader {
   readonly roots = new Map<number, string>();
   #next = 0;
   #nextSize = 0;
-  #rest: Buffer = Buffer.alloc(0);
+  readonly #rest = new Carry();
   #read = 0;
   #omittedBefore = false;
   entries = 0;
@@ -105,10 +106,10 @@ export class EntriesReader {
     this.#passSizes();
   }
 
-  /** What the next block of the file completes. */
+  /** What the next block of the file completes. Its bytes are good until the next call. */
   push(block: Buffer): EntriesItem[] {
-    const bytes = this.#rest.length === 0 ? block : Buffer.concat([this.#rest, block]);
-    const base = this.#read - this.#rest.length;
+    const base = this.#read - this.#rest.size;
+    const bytes = this.#rest.join(block);
     this.#read += block.length;
     const items: EntriesItem[] = [];
     let at = 0;
@@ -125,17 +126,15 @@ export class EntriesReader {
       items.push(this.#entry(bytes.subarray(at, second), base + at));
       at = second + 1;
     }
-    this.#rest = bytes.subarray(at);
-    // Copied, so that what is left of a block does not keep the block.
-    if (this.#rest.length > 0) this.#rest = Buffer.from(this.#rest);
-    if (this.#rest.length > Math.max(MAX_ENTRY_BYTES, MAX_OMITTED_LINE))
+    this.#rest.drop(at);
+    if (this.#rest.size > Math.max(MAX_ENTRY_BYTES, MAX_OMITTED_LINE))
       throw malformed('a line that is too long');
     return items;
   }
 
   /** Nothing follows. Returns the root of the whole. */
   end(): Buffer {
-    if (this.#rest.length > 0) throw malformed('its last line has no end');
+    if (this.#rest.size > 0) throw malformed('its last line has no end');
     if (this.#next !== this.#size) throw malformed(`it ends after ${this.#next} entries of ${this.#size}`);
     return this.#range.root();
   }

@@ -1,11 +1,12 @@
 import { readSync } from 'node:fs';
 import { parseCollectorBody, parseCollectorLine, type CoverageStated } from '@belay/envelope';
+import { Carry } from './carry.js';
 
 const LF = 0x0a;
 const CHUNK = 65_536;
 const BLOCK = 64 * 1024;
-/** Blocks kept in memory: 16 MiB. */
-const MOST_BLOCKS = 256;
+/** Blocks kept in memory: 4 MiB. */
+const MOST_BLOCKS = 64;
 
 /**
  * Entries by their index, read from where they stand in the file: ten bytes of memory for each. Reads synchronously,
@@ -40,7 +41,7 @@ export class EvidenceFile {
     lengths[index % CHUNK] = length;
   }
 
-  /** The bytes of an entry; undefined for one that was left out. */
+  /** The bytes of an entry, copied: a block's memory is used again. Undefined for one that was left out. */
   readonly at = (index: number): Buffer | undefined => {
     const chunk = Math.floor(index / CHUNK);
     const place = this.#places[chunk]?.[index % CHUNK] ?? 0;
@@ -49,7 +50,9 @@ export class EvidenceFile {
     const end = begin + (this.#lengths[chunk]?.[index % CHUNK] ?? 0);
     const first = Math.floor(begin / BLOCK);
     const last = Math.floor((end - 1) / BLOCK);
-    if (first === last) return this.#block(first).subarray(begin - first * BLOCK, end - first * BLOCK);
+    if (first === last) {
+      return Buffer.from(this.#block(first).subarray(begin - first * BLOCK, end - first * BLOCK));
+    }
     return Buffer.concat([
       this.#block(first).subarray(begin - first * BLOCK),
       this.#block(last).subarray(0, end - last * BLOCK),
@@ -65,14 +68,20 @@ export class EvidenceFile {
       return known;
     }
     const at = number * BLOCK;
-    const bytes = Buffer.allocUnsafeSlow(Math.min(BLOCK, this.#size - at));
-    readAt(this.#fd, bytes, this.#offset + at);
-    if (this.#blocks.size >= MOST_BLOCKS) {
-      const [oldest] = this.#blocks.keys();
-      this.#blocks.delete(oldest as number);
+    const block = this.#free() ?? Buffer.allocUnsafeSlow(BLOCK);
+    readAt(this.#fd, block.subarray(0, Math.min(BLOCK, this.#size - at)), this.#offset + at);
+    this.#blocks.set(number, block);
+    return block;
+  }
+
+  /** The memory of the block that was not used for longest, once there are as many as may be. */
+  #free(): Buffer | undefined {
+    if (this.#blocks.size < MOST_BLOCKS) return undefined;
+    for (const [oldest, block] of this.#blocks) {
+      this.#blocks.delete(oldest);
+      return block;
     }
-    this.#blocks.set(number, bytes);
-    return bytes;
+    return undefined;
   }
 }
 
@@ -102,16 +111,16 @@ const LONGEST = 6 * 1024;
  */
 export class StatedFinder {
   readonly found: StatedAt[] = [];
-  #rest: Buffer = Buffer.alloc(0);
+  readonly #rest = new Carry();
   #skip = 0;
 
   /** Bytes that wait for the next block: never more than two entries. */
   get kept(): number {
-    return this.#rest.length;
+    return this.#rest.size;
   }
 
   push(block: Buffer): void {
-    const bytes = this.#rest.length === 0 ? block : Buffer.concat([this.#rest, block]);
+    const bytes = this.#rest.join(block);
     let from = this.#skip;
     let whole = bytes.length;
     for (;;) {
@@ -132,7 +141,7 @@ export class StatedFinder {
       from = end;
     }
     const keep = Math.max(0, Math.min(whole, bytes.length) - LONGEST);
-    this.#rest = Buffer.from(bytes.subarray(keep));
+    this.#rest.drop(keep);
     this.#skip = Math.max(0, Math.min(whole, Math.max(from, bytes.length - NEEDLE.length)) - keep);
   }
 

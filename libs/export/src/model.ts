@@ -12,6 +12,7 @@ import {
   SESSION_DISPOSITIONS,
   type SessionReceipt,
 } from '@belay/receipt';
+import { Ascending } from './ascending.js';
 import { csvRow, SESSIONS_HEADER } from './csv.js';
 import { certificateDigest } from './keys-file.js';
 import type { ExportManifest, ExportRequest } from './manifest.js';
@@ -33,6 +34,8 @@ const MAX_MISSING = 20;
 const MAX_REASONS = 20;
 /** Names of sessions that the scope spells out. */
 const MAX_NAMED = 3;
+
+const NONE = new Ascending();
 
 /** All that tables and report are made of: the manifest's word, the entries as they were walked, and the receipts. */
 export interface ModelSource {
@@ -148,7 +151,7 @@ function sessionsPart(
   for (const named of chosenSessions(walk, manifest.request.sessions)) {
     order++;
     const filed = last.get(named.session);
-    const { indexes = [] } = named;
+    const { indexes = NONE } = named;
     if (filed === undefined) {
       later += indexes.length;
       write(sessionRow(named, undefined));
@@ -157,7 +160,7 @@ function sessionsPart(
     const receipt = read(filed.receipt);
     const { digest } = filed.receipt;
     write(sessionRow(named, { receipt, digest, index: issued.get(digest)?.index, count: filed.count }));
-    later += indexes.length - firstAtOrAfter(indexes, receipt.coverage.size);
+    later += indexes.countFrom(receipt.coverage.size);
     const { status } = receipt.disposition;
     dispositions[status]++;
     coverage[receipt.coverage.status]++;
@@ -218,7 +221,7 @@ function reportSession(receipt: SessionReceipt, digest: string): ReportSession {
 }
 
 function sessionRow(
-  { session, began, last, indexes = [] }: Pick<NamedSession, 'session'> & Partial<NamedSession>,
+  { session, began, last, indexes = NONE }: Pick<NamedSession, 'session'> & Partial<NamedSession>,
   known:
     | {
         readonly receipt: SessionReceipt;
@@ -238,7 +241,7 @@ function sessionRow(
   const reasons = disposition.status === 'affirmed' ? [] : disposition.reasons.map(({ reason }) => reason);
   return csvRow([
     ...named,
-    indexes.length - firstAtOrAfter(indexes, coverage.size),
+    indexes.countFrom(coverage.size),
     coverage.kinds.join(' '),
     coverage.closed,
     coverage.status,
@@ -259,18 +262,6 @@ function sessionRow(
     receipt.supersedes,
     count,
   ]);
-}
-
-/** Position of the first of ascending indexes that is not before `index`. */
-function firstAtOrAfter(indexes: readonly number[], index: number): number {
-  let low = 0;
-  let high = indexes.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if ((indexes[middle] as number) < index) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 function sinksPart(
@@ -374,8 +365,8 @@ function receivedSpan(walk: Walk): readonly [string | undefined, string | undefi
   let last: string | undefined;
   for (const tally of walk.epochs.values()) {
     if (!walk.isWhole(tally)) continue;
-    if (first === undefined || tally.first.received < first) first = tally.first.received;
-    if (last === undefined || tally.last.received > last) last = tally.last.received;
+    if (first === undefined || tally.first < first) first = tally.first;
+    if (last === undefined || tally.last > last) last = tally.last;
   }
   return [first, last];
 }

@@ -43,7 +43,7 @@ export function filedReceipt(bytes: Buffer, at: number, opened: AnyReceipt): Fil
   };
 }
 
-/** The lines of a file in blocks, each with where it begins. Throws ExportError `malformed`. */
+/** The lines of a file in blocks, of which none is kept, each with where it begins. Throws ExportError `malformed`. */
 export async function* linesOf(
   blocks: AsyncIterable<Buffer>,
 ): AsyncGenerator<{ readonly at: number; readonly bytes: Buffer }> {
@@ -60,7 +60,7 @@ export async function* linesOf(
       parts = [];
       length = 0;
     }
-    parts.push(block.subarray(from));
+    parts.push(Buffer.from(block.subarray(from)));
     length += block.length - from;
     if (length > MAX_RECEIPT_BYTES) throw malformed('a line that is longer than any receipt');
   }

@@ -1,5 +1,5 @@
 import { type FileHandle, open, unlink } from 'node:fs/promises';
-import { contentOf, readExactly } from './archive.js';
+import { blocksOf, readExactly } from './archive.js';
 
 const BLOCK = 1024 * 1024;
 
@@ -69,9 +69,9 @@ export class Spool {
     await this.flush();
   }
 
-  /** All of it, once flushed. */
+  /** All of it, once flushed. A block is good until the next one is asked for. */
   content(): AsyncGenerator<Buffer> {
-    return contentOf(this.#handle, { offset: 0, size: this.#size });
+    return blocksOf(this.#handle, { offset: 0, size: this.#size });
   }
 
   async discard(): Promise<void> {

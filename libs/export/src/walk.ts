@@ -1,8 +1,10 @@
 import { type ChainState, type EpochState, LogCoverage, type SessionState } from '@belay/coverage';
 import type { Entry, IssuedScope, LogGenesis } from '@belay/envelope';
 import { Standing } from '@belay/receipt';
+import { Ascending } from './ascending.js';
 import { ExportError } from './error.js';
 import { KeysFile } from './keys-file.js';
+import { TextStore } from './text-store.js';
 
 /** What the entries say of a session by naming it. */
 export interface NamedSession {
@@ -12,7 +14,7 @@ export interface NamedSession {
   /** Last entry that names it. */
   last: { readonly index: number; readonly received: string };
   /** Indexes of all of them, ascending. */
-  readonly indexes: number[];
+  readonly indexes: Ascending;
 }
 
 /** A receipt as the entry that says it was issued has it. */
@@ -33,8 +35,9 @@ export interface EpochTally {
   named: boolean;
   denials: number;
   agentLines: number;
-  first: { readonly index: number; readonly received: string };
-  last: { readonly index: number; readonly received: string };
+  /** When the first and the last of them were received. */
+  first: string;
+  last: string;
 }
 
 /** Which sessions an export is about. */
@@ -50,7 +53,7 @@ const MOST_HELD = 3_000;
 /**
  * One pass over the entries of an export, in the log's order: all that its tables, its report and its checks need of
  * them. Who makes an export and who verifies one walk the same way. Memory grows with epochs, sessions and admin
- * entries, by about a kilobyte for each, and by eight bytes for each entry that names a session.
+ * entries, by about a kilobyte for each, and by a byte or two for each entry that names a session.
  */
 export class Walk {
   readonly coverage: LogCoverage;
@@ -72,9 +75,9 @@ export class Walk {
   readonly #sessionNames = new Set<string>();
   /** JSON of what was set aside, by name. */
   readonly #kept = {
-    epochs: new Map<string, string>(),
-    chains: new Map<string, string>(),
-    sessions: new Map<string, string>(),
+    epochs: new TextStore(),
+    chains: new TextStore(),
+    sessions: new TextStore(),
   };
   #next = 0;
   #received = '';
@@ -85,7 +88,7 @@ export class Walk {
     this.#chosen = chosen;
     this.#mostHeld = mostHeld;
     const kept = this.#kept;
-    const read = (known: ReadonlyMap<string, string>, key: string): unknown => {
+    const read = (known: TextStore, key: string): unknown => {
       const state = known.get(key);
       return state === undefined ? undefined : JSON.parse(state);
     };
@@ -216,15 +219,15 @@ export class Walk {
 
   #applySent({ line, envelope }: Extract<Entry, { readonly by: 'sender' }>): void {
     const { sink, epoch, session, kind } = envelope;
-    const at = { index: line.index, received: line.received };
+    const at = { index: line.index, received: flat(line.received) };
     const key = `${sink} ${epoch}`;
     let tally = this.epochs.get(key);
     if (tally === undefined) {
-      tally = { sink, epoch, named: false, denials: 0, agentLines: 0, first: at, last: at };
+      tally = { sink, epoch, named: false, denials: 0, agentLines: 0, first: at.received, last: at.received };
       this.epochs.set(key, tally);
       this.#sinkNames.add(sink);
     }
-    tally.last = at;
+    tally.last = at.received;
     if (kind === 'denial') tally.denials++;
     if (line.role === 'agent') tally.agentLines++;
     if (session === undefined) return;
@@ -236,13 +239,18 @@ export class Walk {
         if (names === undefined) this.unchosenLines++;
         return;
       }
-      named = { session, began: at, last: at, indexes: [] };
+      named = { session, began: at, last: at, indexes: new Ascending() };
       this.sessions.set(session, named);
     }
     named.last = at;
     named.indexes.push(line.index);
     tally.named = true;
   }
+}
+
+/** The same text in memory of its own: what was cut out of a line keeps all of the line. */
+function flat(text: string): string {
+  return Buffer.from(text).toString();
 }
 
 function invalid(what: string): ExportError {

@@ -56,7 +56,13 @@ async function make(kept: readonly boolean[], sizes: readonly number[]): Promise
 function read(bytes: Buffer, size: number, sizes: readonly number[], block: number) {
   const reader = new EntriesReader(size, sizes);
   const items: EntriesItem[] = [];
-  for (let at = 0; at < bytes.length; at += block) items.push(...reader.push(bytes.subarray(at, at + block)));
+  for (let at = 0; at < bytes.length; at += block) {
+    const found = reader.push(bytes.subarray(at, at + block));
+    // Good until the next block.
+    items.push(
+      ...found.map((item) => ('omitted' in item ? item : { ...item, bytes: Buffer.from(item.bytes) })),
+    );
+  }
   return { root: reader.end(), items, reader };
 }
 
