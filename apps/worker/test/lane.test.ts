@@ -22,7 +22,8 @@ async function reconcile(log: StoredLog, batch: number, lasting = Number.POSITIV
     if (done % lasting === 0) lane = undefined;
     const more = await stored.store.turn(log.record, async (turn) => {
       lane ??= await Lane.open(turn);
-      await lane.step(turn, Math.min(lane.size + batch, log.size), new Date('2026-01-02T00:00:00Z'));
+      const to = Math.min(lane.size + batch, log.size);
+      await lane.step(turn, to, new Date('2026-01-02T00:00:00Z'), Math.min(to + batch, log.size));
       return lane.size < log.size;
     });
     if (more !== true) return;
@@ -262,9 +263,11 @@ describe('a log that is reconciled in batches', () => {
             let dirty: readonly string[] = [];
             await stored.store.turn(log.record, async (turn) => {
               lane ??= await Lane.open(turn);
-              const to = Math.min(lane.size + (batches[done % batches.length] as number), log.size);
-              await lane.step(turn, to, now);
-              for (const entry of made.entries.slice(coverage.size, to)) coverage.apply(entry);
+              const [batch, next] = [done, done + 1].map((at) => batches[at % batches.length] as number);
+              const to = Math.min(lane.size + (batch as number), log.size);
+              // What was read ahead may be more than the next step takes, and then is read again.
+              await lane.step(turn, to, now, Math.min(to + (next as number) + (done % 2), log.size));
+              for (const entry of made.entries.slice(coverage.size, lane.size)) coverage.apply(entry);
               dirty = await lookedAt(turn, lane, log, now);
             });
             for (const [name, statement] of statementsOf(coverage, time)) {
