@@ -7,7 +7,7 @@ export interface WorkerProcessConfig {
   readonly database: Connection;
   /** `DATABASE_ROLE`: role taken on after login. Default belay_worker; `none` keeps the login's own rights. */
   readonly role: ProcessRole | undefined;
-  /** `DATABASE_POOL`: connections at most. Default 10. */
+  /** `DATABASE_POOL`: connections at most, twice; and three more that entries are read on. Default 10. */
   readonly pool: number;
   /** `NATS_URL`, required: comma-separated servers, `nats://user:password@host:4222` or `nats://token@host:4222`. */
   readonly nats: NatsServers;

@@ -8,6 +8,7 @@ import {
   parseStatement,
   type SessionStatement,
 } from '@belay/coverage';
+import { databaseTrouble } from '@belay/db';
 import type {
   AccountSession,
   AccountTurn,
@@ -50,9 +51,12 @@ const MAX_SESSION_ENTRIES = 250_000;
 const CITED_AT_ONCE = 1_000;
 const A_MOMENT_MS = 1_000;
 const A_WHILE_MS = 10 * 60_000;
-/** Entries of a session judged within a second or so: the more it has, the longer it waits to be judged again. */
+/**
+ * The more entries a session has, the longer it waits to be judged again: as if so many took a second. They take less;
+ * what is statement after statement is kept for good.
+ */
 const ENTRIES_A_SECOND = 5_000;
-/** How many times as long as it took to judge a session it is left alone after that, and from how long on. */
+/** How many times as long as that a session is left alone after it was judged, and from how long on. */
 const RESTS = 10;
 const SHORTEST_REST_MS = 1_000;
 /** Receipts of a session after which each further one is followed by twice the rest, from a second on, to so much. */
@@ -210,6 +214,8 @@ export class Evaluator {
               : !isSame(facts, last, turn);
         }
       } catch (error) {
+        // A database that is away is no fault of the session's.
+        if (databaseTrouble(error) !== undefined) throw error;
         // One session that can't be judged must not keep the others from it.
         const { session } = row;
         this.#parts.log.error({ err: error, origin: turn.log.origin, session }, 'a session was not judged');
