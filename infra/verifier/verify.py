@@ -3207,7 +3207,16 @@ class Verification:
         without = set(self.walk.chosen()) - {receipt.session for receipt in own}
         if without:
             raise Undecided("%d of the sessions have no receipt, %s among them" % (len(without), min(without)))
-        return "%d receipts, made again from the entries" % len(own), None
+        told, later = "", self.walk.unchosen
+        if later:
+            told = "; not about %d first named from entry %d on, such as %s" % (
+                len(later),
+                self.evaluated,
+                next(iter(later)),
+            )
+        if self.walk.unchosen_receipts:
+            told += ", with %d receipts not in it" % self.walk.unchosen_receipts
+        return "%d receipts, made again from the entries%s" % (len(own), told), None
 
     def _periods(self):
         own = [receipt for receipt in self.receipts if receipt.period is not None]
@@ -3681,6 +3690,8 @@ class Walk:
         self.root = None
         self.sessions = {}  # chosen ones that an entry names, in the order of these entries
         self.whole = set()  # epochs in which a chosen session is named
+        self.unchosen = {}  # of an export of everything: sessions that were first named after they were looked for
+        self.unchosen_receipts = 0
         self.issued, self.stated = [], []
         self.made = {}
         self.events = Comparison(self.archive, "events.csv")
@@ -3838,7 +3849,10 @@ class Walk:
                 return
             named = self.sessions.get(name)
             if named is None:
-                if index >= v.evaluated if self._names is None else name not in self._names:
+                if self._names is None and index >= v.evaluated:
+                    self.unchosen[name] = True
+                    return
+                if self._names is not None and name not in self._names:
                     return
                 named = self.sessions[name] = Named((index, entry.received))
             named.last = (index, entry.received)
@@ -3877,6 +3891,8 @@ class Walk:
             self.stated.append((index, said))
         elif kind == "receipt.issued":
             self.issued.append((index, said))
+            if said["scope"]["type"] == "session" and said["scope"]["session"] in self.unchosen:
+                self.unchosen_receipts += 1
 
     def keys(self, origin, vkey, x5c):
         log = {"origin": origin, "vkey": vkey}

@@ -1,7 +1,14 @@
 /** `belay receipt verify` of a whole export: every check by name, and what the export comes to. */
 
 import { open } from 'node:fs/promises';
-import { type ExaminedExport, PAGES_VERSION, verifyExport, type VerifyProgress } from '@belay/export';
+import {
+  type ExaminedExport,
+  PAGES_VERSION,
+  thriftily,
+  unchosenText,
+  verifyExport,
+  type VerifyProgress,
+} from '@belay/export';
 import { type Pins, ReceiptError, SESSION_DISPOSITIONS } from '@belay/receipt';
 import { readConfig } from './config.js';
 import { badInput } from './exit.js';
@@ -43,9 +50,11 @@ export async function verifyArchive(path: string, pins: Pins, json: boolean | un
   const line = progressLine();
   let examined: ExaminedExport;
   try {
-    examined = await verifyExport(path, pins, {
-      progress: ({ phase, done, total }) => line.at(PHASES[phase], done, total, String),
-    });
+    examined = await thriftily(() =>
+      verifyExport(path, pins, {
+        progress: ({ phase, done, total }) => line.at(PHASES[phase], done, total, String),
+      }),
+    );
   } catch (error) {
     if (!(error instanceof ReceiptError)) throw error;
     throw badInput(error.code, error.message, undefined, error);
@@ -64,14 +73,15 @@ export async function verifyArchive(path: string, pins: Pins, json: boolean | un
 }
 
 /** What the export says, as far as its form allowed to read it. */
-function said({ manifest, model }: ExaminedExport): { readonly export?: object } {
+function said({ manifest, model, unchosen }: ExaminedExport): { readonly export?: object } {
   if (manifest === undefined) return {};
   const { log, project, asOf, request, counts, pages } = manifest;
   return {
     export: {
       log: { origin: log.origin, vkey: log.vkey },
       project,
-      asOf: { size: asOf.size, time: asOf.time },
+      asOf: { size: asOf.size, time: asOf.time, evaluated: asOf.evaluated },
+      ...(unchosen === undefined ? {} : { unchosen }),
       request,
       counts,
       pages: { version: pages, madeAgain: pages === PAGES_VERSION },
@@ -82,7 +92,7 @@ function said({ manifest, model }: ExaminedExport): { readonly export?: object }
   };
 }
 
-function summary({ report, manifest, model }: ExaminedExport, style: Style): string {
+function summary({ report, manifest, model, unchosen }: ExaminedExport, style: Style): string {
   if (manifest === undefined || model === undefined || report.verdict === 'INVALID') return '';
   const { counts } = manifest;
   const dispositions = SESSION_DISPOSITIONS.filter((status) => model.dispositions[status] > 0).map(
@@ -95,6 +105,7 @@ function summary({ report, manifest, model }: ExaminedExport, style: Style): str
     ['entries', `${counts.entries} included, ${counts.omitted} left out`],
     ['sessions', dispositions.length === 0 ? 'none' : dispositions.join(', ')],
   ];
+  if (unchosen !== undefined) rows.push(['but', unchosenText(unchosen, manifest)]);
   if (manifest.pages !== PAGES_VERSION) {
     rows.push([
       'pages',

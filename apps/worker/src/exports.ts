@@ -2,7 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { chmod, mkdir, open, readdir, stat, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { buildExport, ExportError, type ExportRequest, normaliseRequest } from '@belay/export';
+import { buildExport, ExportError, type ExportRequest, normaliseRequest, thriftily } from '@belay/export';
 import type { AccountStore, CheckpointRow, Job, JobProgress, LogRow, Reader } from '@belay/db';
 import type { Logger } from 'pino';
 import type { Accountant } from './accountant.js';
@@ -62,15 +62,13 @@ export class Exports {
     const path = join(dir, file);
     const room = this.#watchRoom(signal);
     try {
-      const { bytes } = await buildExport(
-        exportSource({ store, reader, collector }, log, checkpoint, chosen, room.signal),
-        request,
-        path,
-        {
+      const source = exportSource({ store, reader, collector }, log, checkpoint, chosen, room.signal);
+      const { bytes } = await thriftily(() =>
+        buildExport(source, request, path, {
           pdf: async (model, out) => (await import('@belay/export/pdf')).renderPdf(model, out),
           progress,
           signal: room.signal,
-        },
+        }),
       );
       progress({ phase: 'digest', done: 0, total: bytes });
       const sha256 = await digestOf(path, room.signal);

@@ -13,6 +13,8 @@ export {
   EXPORT_CHECKS,
   type ExaminedExport,
   type ExportCheck,
+  type Unchosen,
+  unchosenText,
   verifyExport,
   type VerifyOptions,
   type VerifyProgress,
@@ -33,6 +35,7 @@ export {
   parseManifest,
 } from './manifest.js';
 export { PAGES_VERSION } from './pages.js';
+export { thriftily } from './thrift.js';
 export { absenceRows } from './absence.js';
 export { controlRows } from './controls.js';
 export { limitationsOf, limitationsText, readmeText } from './limitations.js';

@@ -89,6 +89,16 @@ export interface ExaminedExport {
   readonly manifest?: ExportManifest | undefined;
   /** What the report in it shows, made again from its entries and receipts. */
   readonly model?: ReportModel | undefined;
+  /** Of an export of everything: what it is not about, as that was first named after sessions were looked for. */
+  readonly unchosen?: Unchosen | undefined;
+}
+
+export interface Unchosen {
+  readonly sessions: number;
+  /** One of them. */
+  readonly such: string;
+  /** Receipts of theirs that were issued and are not in the export. */
+  readonly receipts: number;
 }
 
 /**
@@ -143,6 +153,7 @@ class Verification {
       report: this.#checks.report(),
       ...(manifest === undefined ? {} : { manifest }),
       ...(model === undefined ? {} : { model }),
+      ...(this.#unchosen === undefined ? {} : { unchosen: this.#unchosen }),
     };
   }
 
@@ -385,6 +396,7 @@ class Verification {
     return this.#derived(manifest, walk, receipts, reader, events);
   }
 
+  #unchosen: Unchosen | undefined;
   readonly #receiptFaults = new Faults();
   /** Roots of the signed heads that receipts stand on, base64. */
   readonly #heads = new Map<number, string>();
@@ -485,7 +497,10 @@ class Verification {
           detail: `${without.length} without a receipt, such as ${first.session}`,
         };
       }
-      return `${made} receipts of ${have.size} sessions made again from the entries`;
+      // Up to where they were looked for is the collector's word: "nowhere" is not wrong, and has to be heard.
+      this.#unchosen = unchosenOf(walk);
+      const others = this.#unchosen && `; ${unchosenText(this.#unchosen, manifest)}`;
+      return `${made} receipts of ${have.size} sessions made again from the entries${others ?? ''}`;
     });
   }
 
@@ -627,4 +642,18 @@ function isFault(error: unknown): error is Error {
 
 function invalid(what: string): ExportError {
   return new ExportError('invalid', what);
+}
+
+function unchosenOf({ unchosen, unchosenReceipts }: Walk): Unchosen | undefined {
+  const [such] = unchosen;
+  return such === undefined ? undefined : { sessions: unchosen.size, such, receipts: unchosenReceipts };
+}
+
+/** What an export is not about, in words. */
+export function unchosenText(
+  { sessions, such, receipts }: Unchosen,
+  { asOf }: Pick<ExportManifest, 'asOf'>,
+): string {
+  const issued = receipts === 0 ? '' : `, with ${receipts} receipt${receipts === 1 ? '' : 's'} not in it`;
+  return `not about ${sessions} first named from entry ${asOf.evaluated} on, such as ${such}${issued}`;
 }

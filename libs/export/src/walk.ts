@@ -67,6 +67,9 @@ export class Walk {
   genesis: LogGenesis | undefined;
   /** Of an export of everything, entries of sessions that nobody named before sessions were looked for. */
   unchosenLines = 0;
+  /** Those sessions, and how many receipts the entries say were issued of them. */
+  readonly unchosen = new Set<string>();
+  unchosenReceipts = 0;
   /** Names of the sessions that labels are about, with how often. */
   readonly #labelled = new Map<string, number>();
   readonly #chosen: Chosen;
@@ -213,6 +216,7 @@ export class Walk {
     } else if (statement.kind === 'receipt.issued') {
       const { receipt: digest, scope, asOf, supersedes } = statement;
       if (scope.type !== 'session' && scope.type !== 'period') return;
+      if (scope.type === 'session' && this.unchosen.has(scope.session)) this.unchosenReceipts++;
       this.issued.push({ index, digest, scope, asOf, supersedes });
     }
   }
@@ -236,7 +240,10 @@ export class Walk {
     if (named === undefined) {
       const { names, evaluated } = this.#chosen;
       if (names === undefined ? line.index >= evaluated : !names.has(session)) {
-        if (names === undefined) this.unchosenLines++;
+        if (names === undefined) {
+          this.unchosenLines++;
+          this.unchosen.add(session);
+        }
         return;
       }
       named = { session, began: at, last: at, indexes: new Ascending() };

@@ -11,6 +11,7 @@ import {
 } from '@belay/export';
 import { renderPdf } from '@belay/export/pdf';
 import { EXAMPLE_SESSIONS, ExportCast, ExportLog, exampleLog, openExport } from '@belay/testkit/export';
+import { askOfExports } from '@belay/testkit/second-verifier';
 import { afterAll, describe, expect, test } from 'vitest';
 
 const folder = mkdtempSync(join(tmpdir(), 'belay-export-'));
@@ -230,8 +231,24 @@ describe('an export', () => {
     cast.session('run-2');
     const built = await busy.export(path, {}, evaluated);
     expect(built.manifest.counts.sessions).toBe(1);
-    const { report } = await verifyExport(path, { key: busy.signer.vkey });
-    expect(report.verdict).toBe('VALID');
+    const found = await verifyExport(path, { key: busy.signer.vkey });
+    expect(found.report.verdict).toBe('VALID');
+    expect(found.unchosen).toEqual({ sessions: 1, such: 'run-2', receipts: 0 });
+  });
+
+  test('that looked for sessions nowhere says of whom it is not', async () => {
+    const busy = await ExportLog.create();
+    const cast = new ExportCast(busy);
+    for (const name of ['run-1', 'run-2']) cast.session(name);
+    busy.judge('run-1');
+    await busy.export(path, {}, 0);
+    const key = busy.signer.vkey;
+    const { report, unchosen } = await verifyExport(path, { key });
+    expect(unchosen).toEqual({ sessions: 2, such: 'run-1', receipts: 1 });
+    const words = 'not about 2 first named from entry 0 on, such as run-1, with 1 receipt';
+    expect(report.checks.find(({ name }) => name === 'sessions')?.detail).toContain(words);
+    const [other] = await askOfExports([{ export: path, key, now: Date.parse(busy.time()) }]);
+    expect(other?.checks.find(([name]) => name === 'sessions')?.[2]).toContain(words);
   });
 
   test('of a log in which nothing was sent', async () => {
