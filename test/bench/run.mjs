@@ -9,6 +9,7 @@ const BENCHES = [
   'proxy-http',
   'gate',
   'attest-first',
+  'hook',
   'sandbox',
   'snapshot',
   'restore',

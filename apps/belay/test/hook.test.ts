@@ -406,20 +406,3 @@ test('whatever an event is, it is read', () => {
   );
   fc.assert(fc.property(fc.uint8Array(), (bytes) => readHookEvent(Buffer.from(bytes)).name === undefined));
 });
-
-test('an event costs less than 50 ms more than to start Node', async () => {
-  await hook(run[2] as object, env);
-  const time = (args: readonly string[]): number => {
-    const began = performance.now();
-    spawnSync(node, args, { input: JSON.stringify(run[3]), env: { ...env } });
-    return performance.now() - began;
-  };
-  // The best of each, until it is good enough: other tests use the same processors meanwhile.
-  let [bare, hooked] = [Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY];
-  for (let round = 0; round < 60 && (round < 5 || hooked - bare >= 45); round++) {
-    bare = Math.min(bare, time(['-e', '0']));
-    hooked = Math.min(hooked, time([BELAY, 'hook']));
-  }
-  // 50 ms on a machine that starts Node in as many; a slower or busier one is given as much more.
-  expect(hooked - bare).toBeLessThan(Math.max(50, bare));
-});
