@@ -237,7 +237,7 @@ class Lane {
   /** Commits whose callers are not answered yet. */
   unsettled = 0;
   halted: string | null = null;
-  /** Per token with a rate: until when its appended lines have used up what it may append. Milliseconds. */
+  /** Per token with a rate, and per auditor: until when what it appended has used up what it may. Milliseconds. */
   readonly paidUntil = new Map<string, number>();
   constructor(record: LogRecord, signers: Lane['signers']) {
     this.record = record;
@@ -1216,6 +1216,29 @@ function newSink(draft: Draft, config: LogConfig, name: string): number {
   return sink;
 }
 
+/** A token or an auditor's key: entries a minute, null for as many as there are. */
+interface Metered {
+  readonly id: string;
+  readonly rate: number | null;
+}
+
+/** Labels that one auditor may set in a minute: a label is an entry for ever, and its session is judged again. */
+const LABELS_A_MINUTE = 120;
+
+/**
+ * Charges an auditor's label, by the rule of a token's lines. Throws `ChangeRefused`. One whose commit fails was
+ * charged all the same: at worst an auditor waits half a second longer.
+ */
+function chargeLabel(lane: Lane, auditor: string, now: number): void {
+  const meter = new Meter(lane, { id: auditor, rate: LABELS_A_MINUTE }, now);
+  const wait = meter.charge();
+  if (wait > 0) {
+    const message = `the auditor's ${LABELS_A_MINUTE} labels a minute are used up`;
+    throw new ChangeRefused({ kind: 'refused', code: 'rate_limited', message, retryAfter: wait });
+  }
+  meter.keep();
+}
+
 /**
  * The rate of one token, for one request. Whoever has not used up a minute's lines may append one request more, however
  * large; what it goes beyond is paid back before the next. So every request gets through at last, and the average
@@ -1223,10 +1246,10 @@ function newSink(draft: Draft, config: LogConfig, name: string): number {
  */
 class Meter {
   readonly #lane: Lane;
-  readonly #token: TokenState;
+  readonly #token: Metered;
   readonly #now: number;
   #charged = 0;
-  constructor(lane: Lane, token: TokenState, now: number) {
+  constructor(lane: Lane, token: Metered, now: number) {
     this.#lane = lane;
     this.#token = token;
     this.#now = now;
@@ -1278,8 +1301,11 @@ async function carryOut(
       return { kind: 'recorded', indexes: await state(lane.record, tx, draft, pending.statements, changes) };
     }
     const index = draft.size;
-    if (pending.kind === 'change') changes.push(apply(draft, lane.record, pending.change, config));
-    else {
+    if (pending.kind === 'change') {
+      const { change } = pending;
+      if (change.kind === 'label.set') chargeLabel(lane, change.by, draft.received);
+      changes.push(apply(draft, lane.record, change, config));
+    } else {
       await mayIssue(tx, pending);
       write(draft, lane.record, pending.body);
       changes.push({ kind: 'receipt.issued', receipt: { ...pending.receipt, index } });

@@ -167,6 +167,41 @@ describe('append', () => {
     await mustBeSound(setup);
   });
 
+  it('charges the labels of each auditor against a rate of its own', async () => {
+    const setup = await setUp();
+    const by = { tenant: TENANT, by: ADMIN, project: PROJECT };
+    const [one, other] = ['a', 'b'].map((last) => `aud_${'0'.repeat(25)}${last}`) as [string, string];
+    for (const auditor of [one, other]) {
+      const issue = { kind: 'auditor.issue', ...by, auditor, secretHash: Buffer.alloc(32) } as const;
+      value(await setup.sequencer.change(issue));
+    }
+    const label = (auditor: string) =>
+      setup.sequencer.change({
+        kind: 'label.set',
+        by: auditor,
+        project: PROJECT,
+        session: 's',
+        says: 'violated',
+      });
+    let set = 0;
+    let last = await label(one);
+    while (last.ok && set < 1_000) {
+      set++;
+      last = await label(one);
+    }
+    // A minute's, and as many more as milliseconds went by while they were set.
+    expect(set).toBeGreaterThanOrEqual(120);
+    expect(set).toBeLessThan(130);
+    expect(last).toMatchObject({
+      ok: false,
+      fault: { kind: 'refused', code: 'rate_limited', retryAfter: 1 },
+    });
+    value(await label(other));
+    setup.clock.now += 1_000;
+    value(await label(one));
+    await mustBeSound(setup);
+  });
+
   it('charges every stored line against a rate, and no resent one', async () => {
     const setup = await setUp();
     const token = TOKEN.replace(/v$/, 'w');
