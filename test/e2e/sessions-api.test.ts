@@ -276,6 +276,25 @@ describe('waiting for a session', () => {
     expect(await answer).toMatchObject({ settled: true });
   });
 
+  it('ends with nothing for an auditor whose key was revoked meanwhile', async () => {
+    await storeSession('revoked');
+    const issued = await tenant.asAdmin('post', tenant.path('/auditors')).send({}).expect(201);
+    const { id, credential } = issued.body as { id: string; credential: string };
+    await reconcile(await sizeOf());
+    const answers = ['/sessions/revoked?wait=30', '/receipts?session=revoked&wait=30'].map((path) =>
+      as(service, credential, 'get', tenant.path(path)).then((answer) => answer),
+    );
+    await until(async () => (await waiting()) === 2);
+    await tenant.asAdmin('delete', tenant.path(`/auditors/${id}`)).expect(200);
+    await settle('revoked', 'violated');
+    for (const answer of await Promise.all(answers)) {
+      expect(problemOf(answer)).toEqual([401, 'token_revoked', undefined]);
+      expect(answer.headers['belay-receipt-id']).toBeUndefined();
+    }
+    // The key's entries are in the log.
+    await reconcile(await sizeOf());
+  });
+
   it('may begin before the session does, and ends when it never does', async () => {
     const never = tenant.asAuditor('get', tenant.path('/sessions/never?wait=1')).then(({ status }) => status);
     const answer = tenant

@@ -1,6 +1,6 @@
 import 'reflect-metadata';
 import { type DynamicModule, Module } from '@nestjs/common';
-import { APP_FILTER, APP_GUARD, NestFactory } from '@nestjs/core';
+import { APP_FILTER, APP_GUARD, APP_INTERCEPTOR, NestFactory } from '@nestjs/core';
 import { FastifyAdapter, type NestFastifyApplication } from '@nestjs/platform-fastify';
 import type { Collector } from './collector.js';
 import type { Reader } from '@belay/db';
@@ -34,6 +34,7 @@ import { ReceiptsController } from './receipts.controller.js';
 import { Routes } from './routes.js';
 import { ServiceController } from './service.controller.js';
 import { SessionsController } from './sessions.controller.js';
+import { StillAllowed } from './still-allowed.js';
 import { TenantsController } from './tenants.controller.js';
 import {
   ADMISSION,
@@ -71,6 +72,7 @@ export interface GatewayParts {
 export class GatewayModule {
   static of(parts: GatewayParts, routes: Routes): DynamicModule {
     const { config, collector, reader, log, source } = parts;
+    const guard = new AccessGuard(new Authenticator(reader, source.now));
     return {
       module: GatewayModule,
       controllers: [
@@ -111,7 +113,8 @@ export class GatewayModule {
             await Promise.all([reader.ready(), parts.ready?.()]);
           },
         },
-        { provide: APP_GUARD, useFactory: () => new AccessGuard(new Authenticator(reader, source.now)) },
+        { provide: APP_GUARD, useValue: guard },
+        { provide: APP_INTERCEPTOR, useValue: new StillAllowed(guard) },
         { provide: APP_FILTER, useFactory: () => new ProblemFilter(log, routes) },
       ],
     };
