@@ -25,7 +25,7 @@ export async function run({ scale }) {
     const time = (args) => {
       const began = performance.now();
       const { status, stderr } = spawnSync(process.execPath, args, { input: EVENT, env });
-      if (status !== 0) throw new Error(`${args.join(' ')} ended with ${status}: ${stderr}`);
+      if (status !== 0) throw new Error(`${args.join(' ')} ended with ${status}: ${stderr.toString()}`);
       return performance.now() - began;
     };
     time([CLI, 'hook']);
