@@ -293,6 +293,7 @@ async function converse(
           restartGrace();
           return released;
         },
+        lend: () => recorder.place(),
       });
     } else {
       const client = gatedLane(gate, recorder, 'c2s');

@@ -13,6 +13,7 @@ import {
   Framer,
   type Message,
   OBSERVATION_LIMIT,
+  type Place,
   readFrame,
   type Request,
   type Response,
@@ -162,6 +163,11 @@ export class Recorder {
       released = this.#framers[direction].push(chunk, (frame) => this.#record(direction, frame));
     });
     return released;
+  }
+
+  /** Where a server's next bytes are best read to, if `observe` sees them first. */
+  place(): Place | undefined {
+    return this.#framers.s2c.place();
   }
 
   /** What a client sent is on its way. */

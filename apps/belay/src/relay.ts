@@ -3,7 +3,7 @@
 import { fstatSync, write } from 'node:fs';
 import { Socket } from 'node:net';
 import type { Writable } from 'node:stream';
-import type { Source } from './server-output.js';
+import { type Lent, ServerOutput, type Source } from './server-output.js';
 
 /**
  * What a receiver may be behind before its sender is held up; bytes. The platform's own default is less than one read,
@@ -87,6 +87,8 @@ export interface RelayHooks {
   readonly before?: (chunk: Buffer) => void;
   /** Sees a chunk after it was handed to the receiving stream; true when nothing of it is held on to. */
   readonly after?: (chunk: Buffer) => boolean;
+  /** Where the next chunk is best read to; `after` sees it first. */
+  readonly lend?: () => Lent | undefined;
   /** The source has ended, and the receiver was told. */
   readonly onEnd: () => void;
   /** The receiver is gone. What still comes is read and seen, so that the source can go on to its end. */
@@ -133,5 +135,6 @@ export function relay(source: Source, sink: Writable, hooks: RelayHooks): void {
   source.on('end', end);
   source.on('close', end);
   source.on('error', end);
+  if (hooks.lend !== undefined && source instanceof ServerOutput) source.borrow(hooks.lend);
   source.resume();
 }

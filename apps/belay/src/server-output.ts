@@ -18,6 +18,13 @@ const COPIED = 32 * 1024;
 /** Pieces kept to be read into. */
 const KEPT = 8;
 
+/** Memory to read to that is somebody else's. */
+export interface Lent {
+  readonly memory: Buffer;
+  /** Something was read to it; the function that this returns says that nobody refers to that any more. */
+  readonly lend: () => () => void;
+}
+
 interface Events {
   /** `giveBack`, where it is there, may be called once, when nobody refers to the chunk any more. */
   data: [chunk: Buffer, giveBack?: () => void];
@@ -35,12 +42,16 @@ export class ServerOutput extends EventEmitter<Events> {
   readonly #peer: Socket;
   readonly #free: Buffer[] = [];
   #paused = true;
+  #lender: (() => Lent | undefined) | undefined;
+  /** What is being read to, and whose that is. */
+  #into: Buffer | undefined;
+  #lent: Lent | undefined;
 
   private constructor(socket: Socket, peer: Socket, piece: Reading) {
     super();
     this.#socket = socket;
     this.#peer = peer;
-    piece.next = () => this.#free.pop() ?? Buffer.allocUnsafeSlow(READ);
+    piece.next = () => this.#next();
     piece.take = (size, buffer) => this.#take(size, buffer);
     socket.on('end', () => this.emit('end'));
     socket.on('error', (error) => this.emit('error', error));
@@ -91,6 +102,11 @@ export class ServerOutput extends EventEmitter<Events> {
     this.#peer.destroy();
   }
 
+  /** Asks, before each read, whether it may go to somebody else's memory. */
+  borrow(lender: () => Lent | undefined): void {
+    this.#lender = lender;
+  }
+
   isPaused(): boolean {
     return this.#paused;
   }
@@ -115,7 +131,9 @@ export class ServerOutput extends EventEmitter<Events> {
 
   /** False: no more for now. */
   #take(size: number, buffer: Buffer): boolean {
-    if (size <= COPIED) {
+    if (this.#lent !== undefined && buffer === this.#into) {
+      this.emit('data', buffer.subarray(0, size), this.#lent.lend());
+    } else if (size <= COPIED) {
       const chunk = Buffer.from(buffer.subarray(0, size));
       this.#keep(buffer);
       this.emit('data', chunk);
@@ -123,6 +141,12 @@ export class ServerOutput extends EventEmitter<Events> {
       this.emit('data', buffer.subarray(0, size), () => this.#keep(buffer));
     }
     return !this.#paused;
+  }
+
+  #next(): Buffer {
+    this.#lent = this.#lender?.();
+    this.#into = this.#lent?.memory.subarray(0, READ) ?? this.#free.pop() ?? Buffer.allocUnsafeSlow(READ);
+    return this.#into;
   }
 
   #keep(buffer: Buffer): void {

@@ -94,7 +94,8 @@ const NOISE = `const { createHash } = require('node:crypto');
 const piece = (n) => { let all = ''; for (let i = 0; all.length < n; i++) all += createHash('sha256').update(n + ' ' + i).digest('base64');
   return Buffer.from(all.slice(0, n) + '\\n'); };
 const sizes = [200, 40000, 3 << 20, 90000, 1 << 20, 33000, 70, (1 << 20) + 77777, 300000, 2500000, 12, 260000];
-(async () => { for (const [i, n] of [...sizes, ...sizes, ...sizes].entries()) {
+const many = Array.from({ length: 24 }, (_, i) => 210000 + i * 20000);
+(async () => { for (const [i, n] of [...sizes, ...many, ...sizes, ...many, ...sizes].entries()) {
   if (!process.stdout.write(piece(n + i))) await new Promise((go) => process.stdout.once('drain', go)); } })();`;
 
 test("memory that is read into again is nobody's any more, however slowly the client reads", async () => {

@@ -1,4 +1,4 @@
-import { type Gathered, Gatherer, type Hashing, OBSERVATION_LIMIT, type Room } from './gather.js';
+import { type Gathered, Gatherer, type Hashing, OBSERVATION_LIMIT, type Place, type Room } from './gather.js';
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -27,23 +27,33 @@ export class Framer {
     return this.#gatherer.size;
   }
 
+  /** Where the next bytes of the stream are best read to; what is read there goes to `push` before anything else. */
+  place(): Place | undefined {
+    return this.#gatherer.place();
+  }
+
   /**
-   * Takes the next bytes of the stream and calls back for every frame that they complete, in order. True when the chunk's
-   * memory may be written over: it has completed no frame, and what it began or went on with was copied or hashed.
+   * Takes the next bytes of the stream and calls back for every frame that they complete, in order. True when nothing of
+   * the chunk's memory is held but by who keeps it for the content: it has completed no frame, and what it began or went
+   * on with was copied or hashed; or it was read to `place`.
    */
   push(chunk: Buffer, onFrame: (frame: Frame) => void): boolean {
+    const isPlaced = this.#gatherer.isInRoom(chunk);
+    let rest = chunk;
     let start = 0;
-    while (start < chunk.length) {
-      const lf = chunk.indexOf(LF, start);
+    while (start < rest.length) {
+      const lf = rest.indexOf(LF, start);
       if (lf < 0) {
-        this.#add(chunk.subarray(start));
-        return start === 0 && !this.#gatherer.shares;
+        this.#add(rest.subarray(start));
+        return isPlaced || (start === 0 && !this.#gatherer.shares);
       }
-      this.#add(chunk.subarray(start, lf + 1));
+      this.#add(rest.subarray(start, lf + 1));
       start = lf + 1;
+      // With the frame, its memory is somebody else's.
+      if (isPlaced && rest === chunk) [rest, start] = [Buffer.from(chunk.subarray(start)), 0];
       onFrame(this.#take());
     }
-    return false;
+    return isPlaced;
   }
 
   /** The stream has ended: what is left, if anything, is a frame without terminator. */

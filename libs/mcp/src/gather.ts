@@ -11,14 +11,28 @@ const SLAB = 16 * 1024;
 /** Content above this is hashed as it comes, so that its last piece has no long wait behind it. Bytes. */
 const HASH_AT_ONCE = 128 * 1024;
 /** Content above this is worth memory that somebody keeps for it. Bytes. */
-const WORTH_ROOM = 1024 * 1024;
+const WORTH_ROOM = 192 * 1024;
+/** Less than this is not worth reading to. Bytes. */
+const LEAST_PLACE = 64 * 1024;
+
+/** Memory of at least OBSERVATION_LIMIT bytes for one content, which is its own until the next is begun. */
+export interface RoomMemory {
+  readonly memory: Buffer;
+  /** A part of it is on its way to somewhere else, too, until the function that this returns is called. */
+  lend(): () => void;
+}
 
 /**
- * Memory of at least OBSERVATION_LIMIT bytes for one content, which is its own until the next is begun; undefined where
- * there is none. Pieces that go there can be let go of as they come: as long as they are held, they cost more than they
- * weigh.
+ * Asks for memory; undefined where there is none. Pieces that go there can be let go of as they come: as long as they are
+ * held, they cost more than they weigh.
  */
-export type Room = () => Buffer | undefined;
+export type Room = () => RoomMemory | undefined;
+
+/** Where the next bytes of content are to be read to, if they can be, so that they need not be copied there. */
+export interface Place {
+  readonly memory: Buffer;
+  readonly lend: () => () => void;
+}
 
 /**
  * When content that is kept gets its digest: as it comes, so that nothing is left to do at its end, or when somebody asks
@@ -48,7 +62,7 @@ export class Gatherer {
   readonly #hashing: Hashing;
   readonly #askRoom: Room | undefined;
   /** Where this content is kept, in place of `#parts`; null when there was no room for it. */
-  #room: Buffer | null | undefined;
+  #room: RoomMemory | null | undefined;
   #roomUsed = 0;
   #parts: Buffer[] = [];
   /** Where small pieces are gathered, after the last of `#parts`. */
@@ -76,6 +90,19 @@ export class Gatherer {
     return this.#parts.length > 0;
   }
 
+  /** Where the content goes on, as long as it is in memory that somebody keeps for it. */
+  place(): Place | undefined {
+    if (!this.#room) return undefined;
+    const room = this.#room;
+    if (this.#limit - this.#roomUsed < LEAST_PLACE) return undefined;
+    return { memory: room.memory.subarray(this.#roomUsed, this.#limit), lend: () => room.lend() };
+  }
+
+  /** Whether a piece lies in the memory that is kept for this content. */
+  isInRoom(piece: Buffer): boolean {
+    return this.#room ? piece.buffer === this.#room.memory.buffer : false;
+  }
+
   add(piece: Buffer): void {
     this.#size += piece.length;
     if (this.#skimmer === undefined && this.#size > this.#limit) {
@@ -89,7 +116,9 @@ export class Gatherer {
     } else if (this.#size > WORTH_ROOM && this.#hasRoom()) {
       if (this.#hashing === 'as-it-comes') this.#startHash();
       this.#hash?.update(piece);
-      this.#roomUsed += piece.copy(this.#room as Buffer, this.#roomUsed);
+      const { memory } = this.#room as RoomMemory;
+      const isThere = this.isInRoom(piece) && piece.byteOffset === memory.byteOffset + this.#roomUsed;
+      this.#roomUsed += isThere ? piece.length : piece.copy(memory, this.#roomUsed);
     } else if (
       piece.length >= SMALL ||
       (this.#parts.length === 0 && this.#slab === undefined && piece.at(-1) === LF)
@@ -137,8 +166,8 @@ export class Gatherer {
     if (this.#room === undefined) {
       const room = this.#askRoom?.();
       this.#room = null;
-      if (room !== undefined && room.length >= this.#limit) {
-        for (const part of this.#flushParts()) this.#roomUsed += part.copy(room, this.#roomUsed);
+      if (room !== undefined && room.memory.length >= this.#limit) {
+        for (const part of this.#flushParts()) this.#roomUsed += part.copy(room.memory, this.#roomUsed);
         this.#room = room;
       }
     }
@@ -174,7 +203,7 @@ export class Gatherer {
   }
 
   #held(): Buffer[] {
-    return this.#room ? [this.#room.subarray(0, this.#roomUsed)] : this.#parts;
+    return this.#room ? [this.#room.memory.subarray(0, this.#roomUsed)] : this.#parts;
   }
 
   #flushParts(): Buffer[] {

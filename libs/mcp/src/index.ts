@@ -6,7 +6,7 @@
 export { Correlator, type Call, type Correlated, type Direction } from './correlate.js';
 export { EventStream, type StreamEvent } from './event-stream.js';
 export { Framer, type Frame } from './frame.js';
-export { Gatherer, OBSERVATION_LIMIT, type Gathered } from './gather.js';
+export { Gatherer, OBSERVATION_LIMIT, type Gathered, type Place } from './gather.js';
 export {
   readFrame,
   type Content,

@@ -110,29 +110,45 @@ test('frames put into memory that is used again are the same, in whatever pieces
     return bytes;
   };
   const bytes = Buffer.concat(sizes.map(frame));
-  for (const hashing of ['as-it-comes', 'when-asked'] as const) {
-    for (const step of [1 << 16, 1_000_003, bytes.length]) {
-      let asked = 0;
-      const framer = new Framer(limit, hashing, () => rooms[asked++ % 2]);
-      const seen: Pick<Frame, 'size' | 'sha256'>[] = [];
-      for (let at = 0; at < bytes.length; at += step) {
-        const chunk = Buffer.from(bytes.subarray(at, at + step));
-        framer.push(chunk, ({ size, sha256, bytes: held, skimmed }) => {
-          expect(held === undefined).toBe(size > limit);
-          expect(skimmed === undefined).toBe(size <= limit);
-          if (held !== undefined) expect(createHash('sha256').update(held).digest('hex')).toBe(sha256);
-          if (held !== undefined && size > 1 << 20)
-            expect(rooms.some((room) => room.buffer === held.buffer)).toBe(true);
-          seen.push({ size, sha256 });
-        });
-      }
-      expect(seen).toEqual(
-        sizes.map((size, fill) => ({
-          size,
-          sha256: createHash('sha256').update(frame(size, fill)).digest('hex'),
-        })),
-      );
+  const cases = (['as-it-comes', 'when-asked'] as const).flatMap((hashing) =>
+    [1 << 16, 300_007, 1_000_003, bytes.length].flatMap((step) =>
+      [false, true].map((isPlaced) => ({ hashing, step, isPlaced })),
+    ),
+  );
+  for (const { hashing, step, isPlaced } of cases) {
+    let asked = 0;
+    const lend = () => () => undefined;
+    const framer = new Framer(limit, hashing, () => ({ memory: rooms[asked++ % 2] as Buffer, lend }));
+    const seen: Pick<Frame, 'size' | 'sha256'>[] = [];
+    let placed = 0;
+    for (let at = 0; at < bytes.length;) {
+      // What a reader that is told where to read to gives, and one that never asks.
+      const memory = isPlaced ? framer.place()?.memory.subarray(0, step) : undefined;
+      const chunk = memory ?? Buffer.alloc(step);
+      const read = bytes.copy(chunk, 0, at, at + chunk.length);
+      if (memory !== undefined) placed++;
+      at += read;
+      const isFree = framer.push(chunk.subarray(0, read), ({ size, sha256, bytes: held, skimmed }) => {
+        expect(held === undefined).toBe(size > limit);
+        expect(skimmed === undefined).toBe(size <= limit);
+        if (held !== undefined) expect(createHash('sha256').update(held).digest('hex')).toBe(sha256);
+        const room = rooms.find(({ buffer }) => buffer === held?.buffer);
+        if (held !== undefined && size > 1 << 20) expect(room).toBeDefined();
+        // With its frame, a room goes to somebody else.
+        room?.fill(0x0b);
+        seen.push({ size, sha256 });
+      });
+      if (memory !== undefined) expect(isFree).toBe(true);
+      // Whoever gave memory that is free writes over it; what is in the room stays.
+      else if (isFree) chunk.fill(0x0a);
     }
+    expect(placed > 0).toBe(isPlaced && step < limit);
+    expect(seen).toEqual(
+      sizes.map((size, fill) => ({
+        size,
+        sha256: createHash('sha256').update(frame(size, fill)).digest('hex'),
+      })),
+    );
   }
 });
 

@@ -8,7 +8,7 @@ import { type FrameBody, NO_RECORD } from './record.js';
 
 /** The largest content it takes, bytes, and how many of them at once. */
 export const SLOT_BYTES = 16 * 1024 * 1024;
-const SLOTS = 3;
+const SLOTS = 4;
 /** How long a disk may hang until the trace is given up, in milliseconds. */
 const PATIENCE = 30_000;
 
@@ -120,6 +120,16 @@ export interface SecondHandData {
   readonly slots: readonly SharedArrayBuffer[];
 }
 
+/** Memory of a slot for one content. */
+export interface Room {
+  readonly memory: Buffer;
+  /**
+   * Says that a part of it is on its way to somewhere else, too, and may not be written over until the function that this
+   * returns was called.
+   */
+  lend(): () => void;
+}
+
 /** The first thread's end. Nothing but this process may write to the file. */
 export class SecondHand {
   readonly #chain = new SharedChain();
@@ -127,6 +137,10 @@ export class SecondHand {
   readonly #worker: Worker;
   /** Of each slot, how many records have to be done until it is free. */
   readonly #busyUntil = Array.from({ length: SLOTS }, () => 0);
+  /** Of each slot, how many parts are on their way to somewhere else. */
+  readonly #lent = Array.from({ length: SLOTS }, () => 0);
+  /** The slot that is being filled by whoever asked for room. */
+  #taken: number | undefined;
   #posted = 0;
   #owns = false;
   #dead = false;
@@ -166,25 +180,40 @@ export class SecondHand {
     return this.#chain.done !== this.#posted;
   }
 
-  /** The memory of a slot that nothing is written from, waiting for one; its owner's until the next is asked for. */
-  room(): Buffer | undefined {
+  /**
+   * A slot that nothing is written from, waiting for one; its owner's until the next is asked for. `none`: all that could
+   * be waited for are on their way to somewhere else. Undefined: it hangs.
+   */
+  room(): Room | 'none' | undefined {
+    this.#taken = undefined;
     const slot = this.#free();
-    return slot === undefined ? undefined : Buffer.from(this.#slots[slot] as SharedArrayBuffer);
+    if (typeof slot !== 'number') return slot;
+    this.#taken = slot;
+    return {
+      memory: Buffer.from(this.#slots[slot] as SharedArrayBuffer),
+      lend: () => {
+        (this.#lent[slot] as number)++;
+        return () => {
+          (this.#lent[slot] as number)--;
+        };
+      },
+    };
   }
 
   /**
    * Hands a record over; `state` is where the chain stands, if it is ours. Content in memory that `room` returned stays
-   * there, other content is copied. False: it hangs.
+   * there, other content is copied. `none`: there is no room for it. Undefined: it hangs.
    */
-  post(state: ChainState, parts: readonly Buffer[], task: Omit<Task, 'slot'>): boolean {
+  post(state: ChainState, parts: readonly Buffer[], task: Omit<Task, 'slot'>): 'posted' | 'none' | undefined {
     const slot = this.#slotOf(parts) ?? this.#fill(parts);
-    if (slot === undefined) return false;
+    if (typeof slot !== 'number') return slot;
+    if (slot === this.#taken) this.#taken = undefined;
     if (!this.#owns) this.#chain.state = state;
     this.#owns = true;
     this.#posted++;
     this.#busyUntil[slot] = this.#posted;
     this.#worker.postMessage({ ...task, slot } satisfies Task, []);
-    return true;
+    return 'posted';
   }
 
   #slotOf([part, ...more]: readonly Buffer[]): number | undefined {
@@ -193,9 +222,9 @@ export class SecondHand {
     return slot < 0 ? undefined : slot;
   }
 
-  #fill(parts: readonly Buffer[]): number | undefined {
+  #fill(parts: readonly Buffer[]): number | 'none' | undefined {
     const slot = this.#free();
-    if (slot === undefined) return undefined;
+    if (typeof slot !== 'number') return slot;
     const into = new Uint8Array(this.#slots[slot] as SharedArrayBuffer);
     let at = 0;
     for (const part of parts) {
@@ -205,12 +234,14 @@ export class SecondHand {
     return slot;
   }
 
-  /** Waits for a slot; undefined: it hangs. */
-  #free(): number | undefined {
+  /** Waits for a slot that is nobody's. What is on its way can't be waited for: it takes this thread to come back. */
+  #free(): number | 'none' | undefined {
     for (;;) {
       const { done } = this.#chain;
-      const slot = this.#busyUntil.findIndex((until) => until <= done);
+      const isOurs = (slot: number): boolean => slot !== this.#taken && this.#lent[slot] === 0;
+      const slot = this.#busyUntil.findIndex((until, each) => until <= done && isOurs(each));
       if (slot >= 0) return slot;
+      if (!this.#busyUntil.some((until, each) => until > done && isOurs(each))) return 'none';
       if (!this.#chain.await(done)) return undefined;
     }
   }

@@ -21,7 +21,7 @@ import {
   type RecordBody,
   RecordError,
 } from './record.js';
-import { SecondHand, SLOT_BYTES } from './second-hand.js';
+import { type Room, SecondHand, SLOT_BYTES } from './second-hand.js';
 
 /** Time comes in as arguments: wall clock in RFC 3339 and a monotonic clock in microseconds. */
 export interface TraceClock {
@@ -197,8 +197,9 @@ export class TraceWriter {
     if (secondHand !== undefined && this.#unreported === 0) {
       const state = { n: this.#n, prev: this.#prev, offset: this.#offset };
       const task = { size, time: this.#clock.wall(), at: this.#elapsed(), body };
-      if (!secondHand.post(state, parts, task)) this.#giveUp();
-      return;
+      const posted = secondHand.post(state, parts, task);
+      if (posted === undefined) this.#giveUp();
+      if (posted !== 'none') return;
     }
     const hash = createHash('sha256');
     for (const part of parts) hash.update(part);
@@ -209,12 +210,12 @@ export class TraceWriter {
    * Memory for the content of a large frame that is to be appended later: from there it is not copied again. It is the
    * caller's until the next is asked for. Undefined where there is none; waits where all of it is being written from.
    */
-  room(): Buffer | undefined {
+  room(): Room | undefined {
     if (this.#fd === undefined) return undefined;
     const secondHand = this.#readySecondHand(this.#fd);
     const room = secondHand?.room();
     if (secondHand !== undefined && room === undefined) this.#giveUp();
-    return room;
+    return room === 'none' ? undefined : room;
   }
 
   /** Started when it is first asked for; undefined until it is ready, and where a process has none. */
