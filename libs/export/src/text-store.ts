@@ -15,6 +15,11 @@ export class TextStore {
   #live = 0;
   #holes = 0;
 
+  /** Bytes of memory that it has. */
+  get bytes(): number {
+    return this.#chunks.reduce((sum, { length }) => sum + length, 0);
+  }
+
   get(name: string): string | undefined {
     const place = this.#places.get(name);
     if (place === undefined) return undefined;

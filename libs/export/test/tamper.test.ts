@@ -25,7 +25,9 @@ const folder = mkdtempSync(join(tmpdir(), 'belay-tamper-'));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 /** Of the bytes of a small export, one in so many is changed; each in the long form (`npm run soak`). */
-const STRIDE = process.env.BELAY_RUNS === undefined ? 600 : 1;
+const STRIDE = process.env.BELAY_RUNS === undefined ? 150 : 1;
+/** Copies that are verified at once. */
+const LANES = 4;
 
 const whole = join(folder, 'whole.zip');
 const part = join(folder, 'part.zip');
@@ -76,27 +78,40 @@ describe('an export of which one byte is another', () => {
     const handle = await open(small, 'r');
     const files = await readArchive(handle);
     await handle.close();
-    // Everything around the contents and the manifest, and a sample of the rest.
+    // Everything around the contents, and a sample of these.
     const places = [...bytes.keys()].filter((at) => {
       const file = files.find(({ offset, size }) => at >= offset && at < offset + size);
-      if (file === undefined) return at % Math.min(STRIDE, 11) === 0;
+      if (file === undefined) return true;
       return at % (file.name === 'manifest.json' ? Math.min(STRIDE, 50) : STRIDE) === 0;
     });
-    const handleOut = await open(target, 'w');
-    try {
-      await handleOut.write(bytes, 0, bytes.length, 0);
-      for (const at of places) {
-        const changed = Buffer.from([(bytes[at] as number) ^ (1 << (at % 8))]);
-        await handleOut.write(changed, 0, 1, at);
-        const [verdict] = await verdictOf(target);
-        expect(verdict, `byte ${at}`).toBe('INVALID');
-        await handleOut.write(bytes, at, 1, at);
+    const started = performance.now();
+    const accepted: string[] = [];
+    let next = 0;
+    /** Takes one place after the other, in a file of its own: a verification waits for the disk half of its time. */
+    const lane = async (copy: string): Promise<void> => {
+      writeFileSync(copy, bytes);
+      const out = await open(copy, 'r+');
+      try {
+        for (let at = places[next++]; at !== undefined; at = places[next++]) {
+          const changed = Buffer.from([(bytes[at] as number) ^ (1 << (at % 8))]);
+          await out.write(changed, 0, 1, at);
+          const [verdict] = await verdictOf(copy);
+          if (verdict !== 'INVALID') accepted.push(`byte ${at}: ${verdict}`);
+          await out.write(bytes, at, 1, at);
+        }
+        // Nothing else was changed in it.
+        expect(await verdictOf(copy)).toEqual(['VALID']);
+      } finally {
+        await out.close();
       }
-    } finally {
-      await handleOut.close();
+    };
+    await Promise.all(Array.from({ length: LANES }, (_, n) => lane(join(folder, `lane-${n}.zip`))));
+    expect(accepted).toEqual([]);
+    expect(places.length).toBeGreaterThan(STRIDE === 1 ? bytes.length - 1 : 2_000);
+    if (STRIDE === 1) {
+      const seconds = Math.round((performance.now() - started) / 1_000);
+      console.log(`${places.length} of ${bytes.length} bytes changed, each refused, in ${seconds} s`);
     }
-    expect(await verdictOf(target)).toEqual(['VALID']);
-    expect(places.length).toBeGreaterThan(400);
   }, 1_800_000);
 
   test('or of which the manifest has another CRC in both places, which nothing signs, is INVALID', async () => {
