@@ -2799,6 +2799,7 @@ class Verification:
             asked = "%d sessions by name" % len(self.request["sessions"])
         elif self.asked == "period":
             asked = "sessions that began from %(from)s to before %(to)s" % self.request["period"]
+        looked = "" if self.asked == "sessions" else "; sessions looked for in the first %d" % self.evaluated
         pages = "report.html, report.pdf, README.md, LIMITATIONS.md, controls.* and oscal.json"
         if self.pages != PAGES:
             pages = "events.csv, sessions.csv, " + pages
@@ -2806,7 +2807,7 @@ class Verification:
             ("project", "%s (%s)" % (self.project["name"], self.project["id"])),
             ("log", self.origin),
             ("scope", asked),
-            ("as of", "%d entries, %s" % (self.size, self.as_of["time"])),
+            ("as of", "%d entries, %s%s" % (self.size, self.as_of["time"], looked)),
             ("entries", "%d included, %d left out" % (self.counts["entries"], self.counts["omitted"])),
             ("sessions", ", ".join(sessions) or "none"),
             ("pages", "made by version %d, not made again: %s are held to their signed digests" % (self.pages, pages)),
@@ -3209,13 +3210,11 @@ class Verification:
             raise Undecided("%d of the sessions have no receipt, %s among them" % (len(without), min(without)))
         told, later = "", self.walk.unchosen
         if later:
-            told = "; not about %d first named from entry %d on, such as %s" % (
-                len(later),
-                self.evaluated,
-                next(iter(later)),
-            )
+            what = "first named" if self.asked == "everything" else "that may have begun in the period, first named or judged"
+            told = "; not about %d %s from entry %d on, such as %s" % (len(later), what, self.evaluated, next(iter(later)))
         if self.walk.unchosen_receipts:
-            told += ", with %d receipts not in it" % self.walk.unchosen_receipts
+            issued = self.walk.unchosen_receipts
+            told += ", with %d receipt%s not in it" % (issued, "" if issued == 1 else "s")
         return "%d receipts, made again from the entries%s" % (len(own), told), None
 
     def _periods(self):
@@ -3690,7 +3689,12 @@ class Walk:
         self.root = None
         self.sessions = {}  # chosen ones that an entry names, in the order of these entries
         self.whole = set()  # epochs in which a chosen session is named
-        self.unchosen = {}  # of an export of everything: sessions that were first named after they were looked for
+        # Sessions that were first named after they were looked for; of an export of a period that went on then: who is
+        # not chosen and was first named in the rest of it, or first judged after.
+        self.unchosen = {}
+        self._went_on = False
+        self._named = set()
+        self._period = verification.request.get("period")
         self.unchosen_receipts = 0
         self.issued, self.stated = [], []
         self.made = {}
@@ -3843,6 +3847,8 @@ class Walk:
         if (entry.kind == "log.genesis") != (index == 0):
             raise Malformed("a log begins with its genesis entry, and has one")
         self.log.apply(entry)
+        if self._period is not None and index >= v.evaluated and entry.received < self._period["to"]:
+            self._went_on = True
         if entry.sent:
             name = said.get("session")
             if name is None:
@@ -3853,6 +3859,10 @@ class Walk:
                     self.unchosen[name] = True
                     return
                 if self._names is not None and name not in self._names:
+                    if name not in self._named and index >= v.evaluated and self._is_beside(name, entry):
+                        if entry.received < self._period["to"]:
+                            self.unchosen[name] = True
+                    self._named.add(name)
                     return
                 named = self.sessions[name] = Named((index, entry.received))
             named.last = (index, entry.received)
@@ -3891,8 +3901,17 @@ class Walk:
             self.stated.append((index, said))
         elif kind == "receipt.issued":
             self.issued.append((index, said))
-            if said["scope"]["type"] == "session" and said["scope"]["session"] in self.unchosen:
-                self.unchosen_receipts += 1
+            if said["scope"]["type"] == "session":
+                name = said["scope"]["session"]
+                # A session that was judged before had begun before, and was found or is of another period.
+                if "supersedes" not in said and self._went_on and self._is_beside(name, entry):
+                    self.unchosen[name] = True
+                if name in self.unchosen:
+                    self.unchosen_receipts += 1
+
+    def _is_beside(self, name, entry):
+        """Of an export of a period: whether who is spoken of is not chosen, and that was after the period began."""
+        return self._period is not None and name not in self._names and entry.received >= self._period["from"]
 
     def keys(self, origin, vkey, x5c):
         log = {"origin": origin, "vkey": vkey}

@@ -98,10 +98,12 @@ function summary({ report, manifest, model, unchosen }: ExaminedExport, style: S
   const dispositions = SESSION_DISPOSITIONS.filter((status) => model.dispositions[status] > 0).map(
     (status) => `${model.dispositions[status]} ${status}`,
   );
+  const { request, asOf } = manifest;
+  const looked = request.sessions === undefined ? `; sessions looked for in the first ${asOf.evaluated}` : '';
   const rows: [string, string][] = [
     ['project', `${model.project.name} (${model.project.id})`],
     ['scope', model.scope],
-    ['as of', `${model.asOf.size} entries, ${model.asOf.time}`],
+    ['as of', `${model.asOf.size} entries, ${model.asOf.time}${looked}`],
     ['entries', `${counts.entries} included, ${counts.omitted} left out`],
     ['sessions', dispositions.length === 0 ? 'none' : dispositions.join(', ')],
   ];

@@ -89,10 +89,14 @@ export interface ExaminedExport {
   readonly manifest?: ExportManifest | undefined;
   /** What the report in it shows, made again from its entries and receipts. */
   readonly model?: ReportModel | undefined;
-  /** Of an export of everything: what it is not about, as that was first named after sessions were looked for. */
+  /**
+   * Of an export of everything or of a period: what it is not about, as that was first named after sessions were looked
+   * for.
+   */
   readonly unchosen?: Unchosen | undefined;
 }
 
+/** Sessions that an export is not about because of when it was made. */
 export interface Unchosen {
   readonly sessions: number;
   /** One of them. */
@@ -335,6 +339,7 @@ class Verification {
     const walk = new Walk(manifest.log.origin, {
       names: named === undefined ? undefined : new Set(named),
       evaluated: asOf.evaluated,
+      period: request.period,
     });
     const replay = new Replay(manifest, walk, this.#handle, this.#file('entries.ndjson'), receipts, stated);
     const walked = await this.#reading('entries', async () => {
@@ -652,8 +657,11 @@ function unchosenOf({ unchosen, unchosenReceipts }: Walk): Unchosen | undefined 
 /** What an export is not about, in words. */
 export function unchosenText(
   { sessions, such, receipts }: Unchosen,
-  { asOf }: Pick<ExportManifest, 'asOf'>,
+  { asOf, request }: Pick<ExportManifest, 'asOf' | 'request'>,
 ): string {
   const issued = receipts === 0 ? '' : `, with ${receipts} receipt${receipts === 1 ? '' : 's'} not in it`;
-  return `not about ${sessions} first named from entry ${asOf.evaluated} on, such as ${such}${issued}`;
+  const from = `from entry ${asOf.evaluated} on, such as ${such}${issued}`;
+  return request.period === undefined
+    ? `not about ${sessions} first named ${from}`
+    : `not about ${sessions} that may have begun in the period, first named or judged ${from}`;
 }

@@ -45,6 +45,8 @@ export interface Chosen {
   /** Their names; absent: every one that an entry before `evaluated` names. */
   readonly names?: ReadonlySet<string> | undefined;
   readonly evaluated: number;
+  /** The period that was asked for. */
+  readonly period?: { readonly from: string; readonly to: string } | undefined;
 }
 
 /** States of epochs, sinks and sessions in memory; past that they are set aside as text, a fifth of the size. */
@@ -67,7 +69,10 @@ export class Walk {
   genesis: LogGenesis | undefined;
   /** Of an export of everything, entries of sessions that nobody named before sessions were looked for. */
   unchosenLines = 0;
-  /** Those sessions, and how many receipts the entries say were issued of them. */
+  /**
+   * Those sessions, and how many receipts the entries say were issued of them. Of an export of a period that went on after
+   * sessions were looked for: who is not chosen and was first named in the rest of it, or first judged after.
+   */
   readonly unchosen = new Set<string>();
   unchosenReceipts = 0;
   /** Names of the sessions that labels are about, with how often. */
@@ -85,6 +90,8 @@ export class Walk {
   #next = 0;
   #received = '';
   #settled = false;
+  /** Whether the period went on after sessions were looked for. */
+  #wentOn = false;
 
   /** `mostHeld` is the default outside of tests. */
   constructor(log: string, chosen: Chosen, mostHeld = MOST_HELD) {
@@ -184,7 +191,9 @@ export class Walk {
     }
     const genesis = entry.by === 'collector' && entry.statement.kind === 'log.genesis';
     if (genesis !== (index === 0)) throw invalid('a log begins with its genesis entry, and has one');
-    if (index >= this.#chosen.evaluated && !this.#settled) this.#settle();
+    const { evaluated, period } = this.#chosen;
+    if (index >= evaluated && !this.#settled) this.#settle();
+    if (index >= evaluated && period !== undefined && line.received < period.to) this.#wentOn = true;
     this.#next = index + 1;
     this.coverage.apply(entry);
     if (entry.by === 'collector') {
@@ -209,16 +218,29 @@ export class Walk {
     }
   }
 
-  #applyStatement({ line: { index }, statement }: Extract<Entry, { readonly by: 'collector' }>): void {
+  #applyStatement({ line, statement }: Extract<Entry, { readonly by: 'collector' }>): void {
+    const { index } = line;
     if (statement.kind === 'log.genesis') this.genesis = statement;
     else if (statement.kind === 'label.set') {
       this.#labelled.set(statement.session, (this.#labelled.get(statement.session) ?? 0) + 1);
     } else if (statement.kind === 'receipt.issued') {
       const { receipt: digest, scope, asOf, supersedes } = statement;
       if (scope.type !== 'session' && scope.type !== 'period') return;
-      if (scope.type === 'session' && this.unchosen.has(scope.session)) this.unchosenReceipts++;
+      if (scope.type === 'session') {
+        // A session that was judged before had begun before, and was found or is of another period.
+        if (supersedes === undefined && this.#wentOn && this.#isBeside(scope.session, line)) {
+          this.unchosen.add(scope.session);
+        }
+        if (this.unchosen.has(scope.session)) this.unchosenReceipts++;
+      }
       this.issued.push({ index, digest, scope, asOf, supersedes });
     }
+  }
+
+  /** Of an export of a period: whether who is spoken of is not chosen, and that was after the period began. */
+  #isBeside(session: string, { received }: Entry['line']): boolean {
+    const { names, period } = this.#chosen;
+    return period !== undefined && names?.has(session) === false && received >= period.from;
   }
 
   #applySent({ line, envelope }: Extract<Entry, { readonly by: 'sender' }>): void {
@@ -235,6 +257,7 @@ export class Walk {
     if (kind === 'denial') tally.denials++;
     if (line.role === 'agent') tally.agentLines++;
     if (session === undefined) return;
+    const known = this.#sessionNames.has(session);
     this.#sessionNames.add(session);
     let named = this.sessions.get(session);
     if (named === undefined) {
@@ -243,6 +266,9 @@ export class Walk {
         if (names === undefined) {
           this.unchosenLines++;
           this.unchosen.add(session);
+        } else if (!known && line.index >= evaluated && this.#isBeside(session, line)) {
+          const { to } = this.#chosen.period ?? { to: '' };
+          if (line.received < to) this.unchosen.add(session);
         }
         return;
       }

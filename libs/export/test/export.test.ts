@@ -251,6 +251,44 @@ describe('an export', () => {
     expect(other?.checks.find(([name]) => name === 'sessions')?.[2]).toContain(words);
   });
 
+  test('of a period that went on after sessions were looked for says of whom it may not be', async () => {
+    const busy = await ExportLog.create();
+    const cast = new ExportCast(busy);
+    cast.session('run-1');
+    busy.judge('run-1');
+    const second = busy.time();
+    const evaluated = busy.size;
+    cast.session('run-2');
+    busy.judge('run-2');
+    const third = busy.time(0.1);
+    cast.session('run-3');
+    busy.judge('run-3');
+    busy.judge('run-1', { later: 100 });
+    const key = busy.signer.vkey;
+    const begin = '2026-01-01T00:00:00.000Z';
+    const end = '2027-01-01T00:00:00.000Z';
+    const told = async (from: string, to: string, looked: number): Promise<unknown> => {
+      await busy.export(path, { period: { from, to } }, looked);
+      const { report, unchosen } = await verifyExport(path, { key });
+      expect(report.verdict).toBe('VALID');
+      const detail = report.checks.find(({ name }) => name === 'sessions')?.detail ?? '';
+      const [other] = await askOfExports([{ export: path, key, now: Date.parse(busy.time()) }]);
+      const words = / not about .*$/.exec(detail)?.[0];
+      expect(/ not about .*$/.exec(other?.checks.find(([name]) => name === 'sessions')?.[2] ?? '')?.[0]).toBe(
+        words,
+      );
+      expect(words === undefined).toBe(unchosen === undefined);
+      return unchosen;
+    };
+    expect(await told(begin, end, busy.size)).toBeUndefined();
+    expect(await told(begin, end, evaluated)).toEqual({ sessions: 2, such: 'run-2', receipts: 2 });
+    expect(await told(begin, end, 0)).toEqual({ sessions: 3, such: 'run-1', receipts: 4 });
+    // Over before sessions were looked for: nobody else can have begun in it.
+    expect(await told(begin, second, evaluated)).toBeUndefined();
+    // Judged in it, not in the one before.
+    expect(await told(third, end, 0)).toEqual({ sessions: 1, such: 'run-3', receipts: 1 });
+  }, 60_000);
+
   test('of a log in which nothing was sent', async () => {
     const quiet = await ExportLog.create();
     await quiet.export(path);
