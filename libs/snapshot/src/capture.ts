@@ -86,6 +86,8 @@ export const DEFAULT_LIMITS: CaptureLimits = {
 /** Passes until more is done than looking again, and with the server's processes stopped. */
 const FREE_PASSES = 4;
 const STOPPED_PASSES = 4;
+/** How often a state is kept anew because the store was tidied up meanwhile: who tidies may come again at once. */
+const TRIES_WHILE_TIDIED = 5;
 
 /** The times of files come from a clock that ticks this seldom at worst, milliseconds. */
 const CLOCK_SLACK = 100;
@@ -224,7 +226,7 @@ export class Capturer {
     this.#store.close();
   }
 
-  #capture(full: boolean, again = false): Captured {
+  #capture(full: boolean, tries = 1): Captured {
     this.#tidied = false;
     const started = performance.now();
     const at = this.#now();
@@ -250,7 +252,7 @@ export class Capturer {
       };
     } catch (error) {
       const { cause, path, detail } = this.#obstacleOf(error);
-      if (this.#tidied && !again) return this.#capture(full, true);
+      if (this.#tidied && tries < TRIES_WHILE_TIDIED) return this.#capture(full, tries + 1);
       return {
         kind: 'unrestorable',
         cause,
