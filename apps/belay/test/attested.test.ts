@@ -270,6 +270,10 @@ describe('killed', () => {
     const [path] = tracesIn(join(state, 'traces')) as [string];
     // An answer is passed on before it is recorded: the last one may be a moment behind.
     await expect.poll(async () => (await checkTrace(path)).frames).toBe(40);
+    // And its line is written when nothing has come for a moment: the kill would cost it before.
+    const [spool] = pendingSpools(state, collector.origin) as [string];
+    const spooled = (): number => readFileSync(join(spool, 'lines')).toString().split('\n').length - 1;
+    await expect.poll(spooled, { timeout: 10_000 }).toBe(42);
     run.child.kill('SIGKILL');
     await run.ended;
     expect(await checkTrace(path)).toMatchObject({ frames: 40, problems: [{ code: 'missing_close' }] });

@@ -187,8 +187,12 @@ describe.each<Mode>(['streamableHttp', 'sse'])('server-everything %s', (mode) =>
     expect((await checkTrace(path)).problems).toEqual([]);
     const records = await recordsIn(folder);
     const frames = ofType(records, 'frame');
-    // The client asks for a tool that does not exist.
-    expect(frames.flatMap(({ findings }) => findings ?? [])).toEqual(['TOOL_NOT_LISTED']);
+    // The client asks for a tool that does not exist. If the server says first that its list is another, as it does some
+    // time after it was asked to log, that can't be told.
+    const findings = frames.flatMap(({ findings: odd }) => odd ?? []);
+    const isStale = findings.includes('TOOL_LIST_STALE');
+    const others = findings.filter((finding) => finding !== 'TOOL_LIST_STALE');
+    expect(isStale ? [[], ['TOOL_NOT_LISTED']] : [['TOOL_NOT_LISTED']]).toContainEqual(others);
     expect(frames.length).toBeGreaterThan(20);
     // The id of the session is a secret of the two peers.
     const session = /(?:mcp-session-id: |sessionId=)([0-9a-f-]{36})/i.exec(near.c2s.join('\n'))?.[1];
