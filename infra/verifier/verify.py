@@ -1300,7 +1300,7 @@ class Chain:
         """
         first = {epoch: self.links[epoch]["first"] for epoch in ours}
         epochs, lost, ways, added = set(), set(), {}, set()
-        earliest = min(first.values())
+        earliest, alone = min(first.values()), None
         unclosed = min((first[epoch] for epoch, (_, closes) in ours.items() if not closes), default=None)
         for epoch, (opens, closes) in ours.items():
             before = self.before(epoch)
@@ -1321,14 +1321,16 @@ class Chain:
                     epochs.add(at)
             if closes:
                 continue
-            after = [each for each in self.next.get(epoch, ()) if self.links[each]["vouched"]]
-            if not after:
-                after = [
-                    each
-                    for each in self.unopened
-                    if self.links[each]["first"] > first[epoch] and self.links[each]["vouched"]
-                ]
+            after = self.next.get(epoch, ())
             epochs.update(each for each in after if each not in ours)
+            # One that only opened was killed in doing so: it is not what followed.
+            if not any(self.links[each]["spoke"] for each in after):
+                alone = first[epoch] if alone is None else min(alone, first[epoch])
+        if alone is not None:
+            for each in self.unopened:
+                link = self.links[each]
+                if link["first"] > alone and link["vouched"] and each not in ours:
+                    epochs.add(each)
         return sorted(epochs | added, key=lambda each: self.links[each]["first"]), lost
 
     def findings(self):
@@ -3234,7 +3236,7 @@ class Verification:
 
 SESSION_TYPE = "urn:belay:session-receipt:v1"
 PERIOD_TYPE = "urn:belay:period-receipt:v1"
-SESSION_NOT_PROVEN_DIGEST = "sha256:32a864da97f77fc9b967f308e973acee2063663d3a4f7c6b09155f09b3288016"
+SESSION_NOT_PROVEN_DIGEST = "sha256:c9e80a8b39268c4d9be4d0e0827a15ffab2abf85bdf85b0dbec91f53816ab3bf"
 PERIOD_NOT_PROVEN_DIGEST = "sha256:56ddefa67837a7b9b01cbc64242e1a9aa54217cc5e0c702b8a60f1091634e9f4"
 MOST_LISTED = 100
 MOST_IN_REASON = 20

@@ -252,6 +252,8 @@ export class SinkChain {
       if (!closes) unclosed = Math.min(unclosed, firstOf(epoch));
     }
     const ways = new Map<string, Way>();
+    /** The earliest first entry of an epoch in which it was not closed, and that nothing followed. */
+    let alone = Number.POSITIVE_INFINITY;
     for (const [epoch, { opens, closes }] of ours) {
       const before = this.#before(epoch);
       if (!opens) {
@@ -277,12 +279,18 @@ export class SinkChain {
         else if (end === 'unopened' && concerns && earliest < first && at !== epoch) epochs.add(at);
       }
       if (closes) continue;
-      const isOwn = (other: string): boolean => this.#links.get(other)?.unvouched !== true;
-      const next = (this.#next.get(epoch) ?? []).filter(isOwn);
-      // Of one that nothing follows, what follows may be one that can't say what it follows.
-      const first = firstOf(epoch);
-      const after = next.length > 0 ? next : [...this.#unopened].filter((each) => firstOf(each) > first);
-      for (const each of after) if (!ours.has(each) && isOwn(each)) epochs.add(each);
+      const next = this.#next.get(epoch) ?? [];
+      for (const each of next) if (!ours.has(each)) epochs.add(each);
+      // One that only opened was killed in doing so: it is not what followed.
+      if (!next.some((each) => this.#links.get(each)?.spoke === true))
+        alone = Math.min(alone, firstOf(epoch));
+    }
+    // Of one that nothing followed, what followed may be one that can't say so.
+    if (alone < Number.POSITIVE_INFINITY) {
+      for (const each of this.#unopened) {
+        const isOwn = this.#links.get(each)?.unvouched !== true;
+        if (firstOf(each) > alone && isOwn && !ours.has(each)) epochs.add(each);
+      }
     }
     return { epochs: [...epochs].sort((a, b) => firstOf(a) - firstOf(b)), lost };
   }

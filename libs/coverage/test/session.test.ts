@@ -205,6 +205,19 @@ test('a run that can not say what it follows may have followed that of a session
   }
 });
 
+test('a run that was killed in opening does not stand for the one that followed', () => {
+  const { log, proxy, hook } = setUp();
+  for (const sink of [proxy, hook]) sink.say('session.open', { session: S });
+  hook.stated('session.close', { session: S });
+  proxy.stated('epoch.close');
+  proxy.open();
+  expect(member(canonicalOf(log.coverage(S)), 'proxy').status).toBe('complete');
+  proxy.open(true);
+  proxy.say('call', { session: S, call: keyed('lost') }, true);
+  proxy.stated('heartbeat');
+  expect(member(canonicalOf(log.coverage(S)), 'proxy').status).toBe('gap');
+});
+
 test('a root that does not fit is a conflict of the sessions it is about, and of no other', () => {
   const { log, proxy, hook } = setUp();
   for (const sink of [proxy, hook]) {

@@ -47,8 +47,8 @@ export function wholeEpochs<Facts extends Omit<EpochFacts, 'spans'>>(epochs: rea
   for (const from of epochs) {
     const { sink, previous, first, opened } = from;
     if (!speaking.has(sink)) continue;
-    // Nobody can tell what it is beside.
-    if (first !== undefined && opened === undefined) whole.add(from);
+    // As long as its opening had not come, nobody could tell what it is beside.
+    if (first !== undefined && (opened === undefined || first < opened)) whole.add(from);
     if (previous !== undefined && all.get(keyOf(sink, previous))?.named === true) whole.add(from);
     if (!from.named) continue;
     const passed: Facts[] = [];

@@ -5,9 +5,11 @@ import {
   buildExport,
   type ExaminedExport,
   type ExportRequest,
+  type EpochFacts,
   type ExportSource,
   normaliseRequest,
   verifyExport,
+  wholeEpochs,
 } from '@belay/export';
 import { renderPdf } from '@belay/export/pdf';
 import { EXAMPLE_SESSIONS, ExportCast, ExportLog, exampleLog, openExport } from '@belay/testkit/export';
@@ -392,6 +394,24 @@ describe('making one', () => {
     expect(built.manifest.counts).toMatchObject({ sessions: 1, receipts: 2 });
     expect((await verifyExport(path, { key: busy.signer.vkey })).report.verdict).toBe('VALID');
   });
+});
+
+test('an epoch whose opening came after other lines of it is whole: until then, nobody could tell what it was beside', () => {
+  const facts = (epoch: string, of: object): EpochFacts => ({
+    sink: 'proxy',
+    epoch,
+    named: false,
+    previous: undefined,
+    ...of,
+  });
+  const epochs = [
+    facts('E1', { named: true, first: 1, opened: 1, spoke: 2 }),
+    facts('late', { first: 5, opened: 9, spoke: 5 }),
+    facts('never', { first: 6, spoke: 6 }),
+    facts('other', { first: 10, opened: 10, spoke: 11 }),
+    facts('next', { first: 12, opened: 12, spoke: 13, previous: 'E1' }),
+  ];
+  expect([...wholeEpochs(epochs)].map(({ epoch }) => epoch).sort()).toEqual(['E1', 'late', 'never', 'next']);
 });
 
 describe('a request', () => {
