@@ -416,6 +416,12 @@ export class Lane {
         const end = closed !== undefined && closed === last ? closed + 1 : OPEN_END;
         extents.push({ session, sink, epoch, first: from, last: end });
       }
+      // A sink that is declared later may be a member by a second story alone.
+      for (const { sink, epoch, seq } of state.stories) {
+        const isExtent = state.extents.some((one) => one.sink === sink && one.epoch === epoch);
+        if (isExtent || !epochs.has(keyOf(sink, epoch))) continue;
+        extents.push({ session, sink, epoch, first: seq, last: seq + 1 });
+      }
       own.forEach(({ first, last }, at) => {
         runs.push({ session, first, last, more: at === 0 && before >= 0 && first === before + 1 });
       });

@@ -35,6 +35,7 @@ import {
 import { join } from 'node:path';
 import { byBytes } from './beneath.js';
 import { changesSince } from './diff.js';
+import { SnapshotError } from './error.js';
 import { lifeOf, thisProcess, type WriterIdentity } from './identity.js';
 import {
   type Change,
@@ -136,8 +137,19 @@ interface StateRecord {
 export function gc(dir: string, options: GcOptions): GcReport {
   // A store, and readable: before anything is locked or announced.
   Store.open(dir).close();
-  return new Collection(dir, options).run();
+  for (let tries = 1; ; tries++) {
+    try {
+      return new Collection(dir, options).run();
+    } catch (error) {
+      // A writer took back a state that was just listed: nothing was deleted, and it is looked at anew.
+      const isGone = error instanceof SnapshotError && error.code === 'unknown-state';
+      if (!isGone || tries === TRIES) throw error;
+    }
+  }
 }
+
+/** A store of which a state is missing for good is damaged, and says so after as many. */
+const TRIES = 5;
 
 class Collection {
   readonly #dir: string;
