@@ -306,7 +306,8 @@ test('kill -9 of hooks at any moment: the spool has no hole, the trace reads to 
     expect(seqs).toEqual(seqs.map((_, at) => at + 1));
   }
   const problems = await Promise.all(traces().map(async (path) => (await checkTrace(path)).problems));
-  expect(problems.flat().filter(({ code }) => code !== 'missing_close')).toEqual([]);
+  const cut = ['missing_close', 'empty'];
+  expect(problems.flat().filter(({ code }) => !cut.includes(code))).toEqual([]);
   expect(problems.filter((each) => each.length === 0)).toHaveLength(1);
 });
 
