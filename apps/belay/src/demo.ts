@@ -500,6 +500,7 @@ async function demo(): Promise<void> {
     const file = join(kept, 'receipt.json');
     const verdictFile = join(kept, 'verdict.json');
     const archive = join(kept, 'export.zip');
+    writeFileSync(join(kept, 'log.vkey'), `${project.vkey}\n`);
     const all = [...run, ...verdicts].map(({ index }) => index);
     await step('checkpoint, a receipt for all of it', () =>
       machine.belay(auditor, [
