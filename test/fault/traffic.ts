@@ -45,7 +45,12 @@ export class Traffic {
   /** Process of the server behind the proxy. */
   async server(): Promise<number> {
     await this.more(1);
-    return Number(/pid (\d+)/.exec(this.#stderr)?.[1]);
+    // An answer may be read before what the server wrote to stderr earlier: they are two pipes.
+    for (const until = Date.now() + 60_000; ; await sleep(5)) {
+      const [, pid] = /pid (\d+)\n/.exec(this.#stderr) ?? [];
+      if (pid !== undefined) return Number(pid);
+      if (Date.now() > until) throw new Error(`the server did not say its pid\n${this.#stderr}`);
+    }
   }
 
   /** Waits until so many more calls were answered. */
