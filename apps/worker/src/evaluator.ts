@@ -351,7 +351,10 @@ export class Evaluator {
         const issued = await collector.issue({ project: turn.log.project, payload });
         if (issued.ok) {
           const receipt = { id: issued.value.id, digest: Buffer.from(issued.value.digest, 'hex') };
-          outcomes.push(this.#outcome(turn, lane, webhooks, row, facts, receipt, due, supersedes));
+          outcomes.push({
+            ...this.#outcome(turn, lane, webhooks, row, facts, receipt, due, supersedes),
+            stated: { index: entry.index, digest: entry.statement.slice('sha256:'.length) },
+          });
         } else postponed.push({ session, ms: this.#later(turn, issued.fault) });
       }
     });

@@ -1,5 +1,5 @@
 import { type EpochState, LogCoverage } from '@belay/coverage';
-import type { AccountTurn } from '@belay/db';
+import type { AccountTurn, SessionOutcome } from '@belay/db';
 import { type LogSink, SessionLog } from '@belay/testkit';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -281,6 +281,37 @@ describe('a log that is reconciled in batches', () => {
       { numRuns: Number(process.env['BELAY_RUNS'] ?? 40) },
     );
   });
+});
+
+it('a session with a receipt names the statement that it was made from, before that one’s entry is reconciled', async () => {
+  const made = new SessionLog();
+  const proxy = made.sink('proxy', { required: true });
+  proxy.open();
+  proxy.say('session.open', { session: 'run-1' });
+  proxy.stated('session.close', { session: 'run-1' });
+  const log = await StoredLog.create(stored.pool, ORIGIN);
+  await log.write(made.entries);
+  await reconcile(log, made.entries.length);
+  const digest = 'ab'.repeat(32);
+  const statedOf = async (): Promise<unknown> =>
+    (
+      await stored.pool.query(
+        `select receipt, stated_index::int, encode(stated_digest, 'hex') as stated from sessions where log = $1`,
+        [log.record.log],
+      )
+    ).rows[0];
+  const settle = (outcome: Pick<SessionOutcome, 'receipt' | 'stated'>): Promise<unknown> =>
+    stored.store.turn(log.record, async (turn) => {
+      const { fence } = await Lane.open(turn);
+      const session = { session: 'run-1', coverage: 'complete', closed: true, due: null };
+      await turn.settle(fence, [{ ...session, beside: [], deliveries: [], ...outcome }], new Date(made.now));
+    });
+  await settle({ receipt: 'rcp_1', stated: { index: made.entries.length, digest } });
+  const expected = { receipt: 'rcp_1', stated_index: made.entries.length, stated: digest };
+  expect(await statedOf()).toEqual(expected);
+  // Nor does a look that comes to nothing new take it away.
+  await settle({ receipt: 'rcp_1' });
+  expect(await statedOf()).toEqual(expected);
 });
 
 /** Settles what waits to be looked at, as the evaluator does once it has looked. Returns which that was. */

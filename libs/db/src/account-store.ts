@@ -146,6 +146,8 @@ export interface SessionOutcome {
   readonly closed: boolean;
   readonly summary?: unknown;
   readonly receipt?: string | undefined;
+  /** The entry that names the statement which `receipt` was made from. It may not have been reconciled yet. */
+  readonly stated?: { readonly index: number; readonly digest: string } | undefined;
   readonly due: Date | null;
   /** Epochs that do not name it, and of which what it came to was made too: what changes there concerns it. */
   readonly beside: readonly { readonly sink: string; readonly epoch: string }[];
@@ -567,9 +569,11 @@ export class AccountTurn {
       await this.#json(
         `update sessions s set coverage = t.coverage, disposition = coalesce(t.disposition, s.disposition),
            closed = t.closed, summary = coalesce(t.summary, s.summary), receipt = coalesce(t.receipt, s.receipt),
+           stated_index = coalesce((t.stated->>'index')::bigint, s.stated_index),
+           stated_digest = coalesce(decode(t.stated->>'digest', 'hex'), s.stated_digest),
            dirty = null, due = t.due, heard = s.heard and t.disposition is null, held = null
          from jsonb_to_recordset($2::jsonb) as t(session text, coverage text, disposition text, closed boolean,
-           summary jsonb, receipt text, due timestamptz)
+           summary jsonb, receipt text, stated jsonb, due timestamptz)
          where s.log = $1 and s.session = t.session`,
         outcomes,
       );
