@@ -1201,18 +1201,22 @@ class Chain:
     def __init__(self):
         self.links = {}  # epoch -> link, in the order of their first entries
         self.next = {}  # epoch -> epochs that name it as theirs before, in the order of their openings
-        self.unopened = {}  # epochs whose opening was not received, in the order of their first entries
-        self._found = None
+        self.unopened = {}  # epochs of which no opening counts, in the order of their first entries
+        self._found = self._starts = None
 
     def apply(self, entry, keyed):
-        """`keyed` tells whether a key was declared for the sink when the entry was written."""
+        """
+        `keyed` tells whether a key was declared for the sink when the entry was written. What is not signed then tells no
+        more than that its epoch has a line.
+        """
         if entry.conflict is not None:
             return
         said = entry.said
         link = self.links.get(said["epoch"])
         opens = entry.kind == "epoch.open" and said["seq"] == 1
-        if link is not None and not link["vouched"] and (link["opened"] is None if opens else not link["spoke"]):
-            link["vouched"], self._found = entry.signed is not None or not keyed(), None
+        if link is not None and (link["opened"] is not None if opens else link["spoke"]):
+            return
+        counts = entry.signed is not None or not keyed()
         if link is None:
             self._found = None
             link = self.links[said["epoch"]] = {
@@ -1221,21 +1225,18 @@ class Chain:
                 "opened": None,
                 "signed": False,
                 "spoke": False,
-                "vouched": entry.signed is not None or not keyed(),
                 "counter": None,
                 "previous": None,
                 "size": None,
                 "root": None,
             }
-        if entry.kind != "epoch.open" or said["seq"] != 1:
-            if not link["spoke"]:
-                link["spoke"], self._found = True, None
-            if link["opened"] is None:
-                self.unopened[link["epoch"]] = True
+            self.unopened[link["epoch"]] = True
+        if not counts:
             return
-        if link["opened"] is not None:
+        self._found = self._starts = None
+        if not opens:
+            link["spoke"] = True
             return
-        self._found = None
         self.unopened.pop(link["epoch"], None)
         attrs = entry.attrs
         link["opened"] = entry.index
@@ -1270,7 +1271,7 @@ class Chain:
         if link["previous"] is None:
             return "lost" if link["counter"] else "first"
         named = self.links.get(link["previous"])
-        return "lost" if named is None or link["signed"] and not named["vouched"] else named
+        return "lost" if named is None or named["opened"] is None and not named["spoke"] else named
 
     def _way(self, epoch, ours, ways):
         """Where going back from an epoch ends, as (how, at which epoch). `ways` remembers it of those passed."""
@@ -1300,7 +1301,7 @@ class Chain:
         """
         first = {epoch: self.links[epoch]["first"] for epoch in ours}
         epochs, lost, ways, added = set(), set(), {}, set()
-        earliest, alone = min(first.values()), None
+        earliest, alone = min(first.values()), []
         unclosed = min((first[epoch] for epoch, (_, closes) in ours.items() if not closes), default=None)
         for epoch, (opens, closes) in ours.items():
             before = self.before(epoch)
@@ -1325,13 +1326,36 @@ class Chain:
             epochs.update(each for each in after if each not in ours)
             # One that only opened was killed in doing so: it is not what followed.
             if not any(self.links[each]["spoke"] for each in after):
-                alone = first[epoch] if alone is None else min(alone, first[epoch])
-        if alone is not None:
-            for each in self.unopened:
-                link = self.links[each]
-                if link["first"] > alone and link["vouched"] and each not in ours:
-                    epochs.add(each)
+                alone.append(self.links[epoch])
+        if alone:
+            epochs.update(each for each in self._may_follow(alone) if each not in ours)
         return sorted(epochs | added, key=lambda each: self.links[each]["first"]), lost
+
+    def _may_follow(self, alone):
+        """Epochs that name none of these, and that may be what came after one of them all the same."""
+        if self._starts is None:
+            links = self.links.values()
+            self._starts = [link for link in links if link["opened"] is not None and link["previous"] is None]
+        begun = [link["first"] for link in self._starts]
+        for link in alone:
+            at = bisect.bisect_right(begun, link["first"])
+            if at < len(begun):
+                yield self._starts[at]["epoch"]
+        by_counter = {}
+        for link in alone:
+            by_counter[link["counter"]] = min(link["first"], by_counter.get(link["counter"], link["first"]))
+        for epoch in self.unopened:
+            link = self.links[epoch]
+            naming = [self.links[each]["counter"] for each in self.next.get(epoch, ())]
+            bounds = list(by_counter.values()) if not naming else []
+            for counter in naming:
+                # Its own is one less; the first of a chain may follow any.
+                if counter is None or counter <= 1:
+                    bounds += by_counter.values()
+                else:
+                    bounds += [by_counter[each] for each in (counter - 2, None) if each in by_counter]
+            if link["spoke"] and bounds and min(bounds) < link["first"]:
+                yield epoch
 
     def findings(self):
         if self._found is None:
@@ -1347,7 +1371,7 @@ class Chain:
         for link in opened:
             counter, previous = link["counter"], link["previous"]
             before = None if previous is None else self.links.get(previous)
-            if before is not None and link["signed"] and not before["vouched"]:
+            if before is not None and before["opened"] is None and not before["spoke"]:
                 before = None
             if before is not None:
                 if before["counter"] is not None and counter != before["counter"] + 1:
@@ -3236,7 +3260,7 @@ class Verification:
 
 SESSION_TYPE = "urn:belay:session-receipt:v1"
 PERIOD_TYPE = "urn:belay:period-receipt:v1"
-SESSION_NOT_PROVEN_DIGEST = "sha256:c9e80a8b39268c4d9be4d0e0827a15ffab2abf85bdf85b0dbec91f53816ab3bf"
+SESSION_NOT_PROVEN_DIGEST = "sha256:d91553dc852e691c53afc5aff991ea49a128fba5c4fd4f52d68f093626fbd115"
 PERIOD_NOT_PROVEN_DIGEST = "sha256:56ddefa67837a7b9b01cbc64242e1a9aa54217cc5e0c702b8a60f1091634e9f4"
 MOST_LISTED = 100
 MOST_IN_REASON = 20

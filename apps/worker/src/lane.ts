@@ -368,13 +368,22 @@ export class Lane {
     const all = { sink, after: 0, upto: OPEN_END, before: OPEN_END };
     const open = { ...all, after: OPEN_END - 1 };
     // What follows an epoch may have more of a session that was not closed there.
-    for (const { sink: of, epoch } of touched) {
-      const previous = of === sink ? chain.previous(epoch) : undefined;
+    const own = touched.flatMap(({ sink: of, epoch }) => (of === sink ? epoch : []));
+    for (const epoch of own) {
+      const previous = chain.previous(epoch);
       if (previous !== undefined) concerned.push({ ...open, epoch: previous });
     }
     if (before === undefined) return;
-    // So may one that can't say what it follows.
-    if (different(before.unopened, after.unopened).length > 0) concerned.push(open);
+    // So may one that can't say what it follows, as long as no other has said where it belongs; and one of a sink that
+    // had lost its state.
+    const unopened = new Set(after.unopened);
+    if (
+      different(before.unopened, after.unopened).length > 0 ||
+      different(before.beginnings, after.beginnings).length > 0 ||
+      own.some((epoch) => unopened.has(epoch) || unopened.has(chain.previous(epoch) ?? ''))
+    ) {
+      concerned.push(open);
+    }
     for (const { before: epoch } of different(before.lost, after.lost)) {
       concerned.push({ ...all, epoch }, open);
     }

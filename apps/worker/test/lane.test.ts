@@ -81,12 +81,16 @@ function expected(log: SessionLog): Awaited<ReturnType<typeof kept>> {
 type Step =
   | { readonly kind: 'say'; readonly sink: number; readonly session: number; readonly lost: boolean }
   | {
-      readonly kind: 'close' | 'begin';
+      readonly kind: 'close' | 'begin' | 'intrude';
       readonly sink: number;
       readonly session: number;
       readonly lost: boolean;
     }
-  | { readonly kind: 'heartbeat' | 'epoch.close' | 'open'; readonly sink: number; readonly lost: boolean }
+  | {
+      readonly kind: 'heartbeat' | 'epoch.close' | 'open' | 'forget';
+      readonly sink: number;
+      readonly lost: boolean;
+    }
   | { readonly kind: 'late' | 'forge' | 'gap'; readonly sink: number; readonly at: number }
   | { readonly kind: 'declare' | 'policy' | 'wait' };
 
@@ -126,7 +130,16 @@ const restarting: fc.Arbitrary<Step> = fc
   .record({
     kind: fc.oneof(
       { weight: 4, arbitrary: fc.constantFrom('say' as const, 'open' as const) },
-      { weight: 1, arbitrary: fc.constantFrom('begin' as const, 'close' as const, 'epoch.close' as const) },
+      {
+        weight: 2,
+        arbitrary: fc.constantFrom(
+          'begin' as const,
+          'close' as const,
+          'epoch.close' as const,
+          'forget' as const,
+          'intrude' as const,
+        ),
+      },
       { weight: 3, arbitrary: fc.constant('late' as const) },
     ),
     session: fc.nat(2),
@@ -189,6 +202,19 @@ function play(steps: readonly Step[]): SessionLog {
       case 'open':
         talker.open(one.lost);
         break;
+      case 'forget':
+        talker.forget();
+        talker.open(one.lost);
+        break;
+      case 'intrude': {
+        // By who has a token and not the key: a line of this run, or what may have opened it.
+        const { signed: _, ...stranger } = talker.by;
+        const body = one.lost
+          ? talker.line('epoch.open', { attrs: { counter: 7, sink_kind: 'proxy' } }, 1)
+          : talker.line('call', said, 90);
+        log.append(body, stranger);
+        break;
+      }
       case 'close':
         talker.stated('session.close', said, one.lost);
         break;

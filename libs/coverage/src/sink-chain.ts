@@ -11,11 +11,6 @@ interface Link extends Opening {
   readonly signed: boolean;
   /** Whether it has said anything but that it opened. */
   readonly spoke: boolean;
-  /**
-   * A key was declared, and none of its first line, its opening and the first other line is signed: whoever has a token
-   * wrote them. So it can't stand for the run that a signed opening names.
-   */
-  readonly unvouched?: true | undefined;
 }
 
 /** Everything a `SinkChain` knows, as JSON. */
@@ -111,6 +106,8 @@ export class SinkChain {
   readonly #beginnings = new Set<string>();
   /** Counters of all that were opened, ascending; undefined: to be made again. */
   #counters: number[] | undefined;
+  /** Those of `#beginnings` by their first entries; undefined: to be made again. */
+  #starts: Link[] | undefined;
 
   constructor(of: { readonly log: string; readonly sink: string } | ChainState) {
     this.log = of.log;
@@ -127,7 +124,8 @@ export class SinkChain {
   /**
    * Takes in the next entry of this sink, of whichever epoch. One at or before the last does nothing. Tells whether the
    * chain is another for it: most entries only move `through`. `keyed` tells whether a key was declared for the sink when
-   * the entry was written.
+   * the entry was written: a line that is not signed then is by who has a token and not the key, and tells no more than
+   * that its epoch has a line.
    */
   apply({ line, envelope }: SentEntry, keyed: () => boolean = () => false): boolean {
     if (envelope.log !== this.log || envelope.sink !== this.sink) {
@@ -141,17 +139,16 @@ export class SinkChain {
     const opens = kind === 'epoch.open' && seq === 1;
     // A second opening that nobody marked as the conflict it is: the first one counts, as in the epoch's own account.
     if (known !== undefined && (opens ? known.opened !== undefined : known.spoke)) return false;
-    const { unvouched, ...link } = known ?? { epoch, first: line.index, signed: false, spoke: false };
-    const vouched = (known !== undefined && unvouched === undefined) || line.signed !== undefined || !keyed();
-    const doubt = vouched ? {} : { unvouched: true as const };
-    if (!opens) {
-      this.#links.set(epoch, { ...link, ...doubt, spoke: true });
+    const counts = line.signed !== undefined || !keyed();
+    if (!counts && known !== undefined) return false;
+    const link = known ?? { epoch, first: line.index, signed: false, spoke: false };
+    if (!opens || !counts) {
+      this.#links.set(epoch, { ...link, spoke: counts });
       if (link.opened === undefined) this.#unopened.add(epoch);
       return true;
     }
     const opened: Link = {
       ...link,
-      ...doubt,
       opened: line.index,
       signed: line.signed !== undefined,
       counter: attrs?.['counter'] as number | undefined,
@@ -252,8 +249,8 @@ export class SinkChain {
       if (!closes) unclosed = Math.min(unclosed, firstOf(epoch));
     }
     const ways = new Map<string, Way>();
-    /** The earliest first entry of an epoch in which it was not closed, and that nothing followed. */
-    let alone = Number.POSITIVE_INFINITY;
+    /** Those in which it was not closed, and that nothing followed that names them. */
+    const alone: Link[] = [];
     for (const [epoch, { opens, closes }] of ours) {
       const before = this.#before(epoch);
       if (!opens) {
@@ -282,17 +279,43 @@ export class SinkChain {
       const next = this.#next.get(epoch) ?? [];
       for (const each of next) if (!ours.has(each)) epochs.add(each);
       // One that only opened was killed in doing so: it is not what followed.
-      if (!next.some((each) => this.#links.get(each)?.spoke === true))
-        alone = Math.min(alone, firstOf(epoch));
+      const link = this.#links.get(epoch);
+      if (link !== undefined && !next.some((each) => this.#links.get(each)?.spoke === true)) alone.push(link);
     }
-    // Of one that nothing followed, what followed may be one that can't say so.
-    if (alone < Number.POSITIVE_INFINITY) {
-      for (const each of this.#unopened) {
-        const isOwn = this.#links.get(each)?.unvouched !== true;
-        if (firstOf(each) > alone && isOwn && !ours.has(each)) epochs.add(each);
-      }
+    // Of one that nothing followed, what followed may be one that can't say so, or one whose sink had lost its state.
+    for (const epoch of alone.length > 0 ? this.#mayFollow(alone) : []) {
+      if (!ours.has(epoch)) epochs.add(epoch);
     }
     return { epochs: [...epochs].sort((a, b) => firstOf(a) - firstOf(b)), lost };
+  }
+
+  /** Epochs that name none of these, and that may be what came after one of them all the same. */
+  #mayFollow(alone: readonly Link[]): string[] {
+    const found: string[] = [];
+    this.#starts ??= [...this.#beginnings]
+      .map((epoch) => this.#links.get(epoch) as Link)
+      .sort((a, b) => a.first - b.first);
+    for (const { first } of alone) {
+      const start = this.#starts[countOf(this.#starts, (one) => one.first <= first)];
+      if (start !== undefined) found.push(start.epoch);
+    }
+    // By counters: the earliest of those with each, and of those without; an unopened one follows what is one below its own.
+    const earliest = new Map<number | undefined, number>();
+    for (const { counter, first } of alone) {
+      earliest.set(counter, Math.min(earliest.get(counter) ?? Number.POSITIVE_INFINITY, first));
+    }
+    const any = Math.min(...alone.map(({ first }) => first));
+    for (const epoch of this.#unopened) {
+      const { first, spoke } = this.#links.get(epoch) as Link;
+      if (!spoke) continue;
+      const isAfter = (of: number | undefined): boolean => (earliest.get(of) ?? first) < first;
+      // What names it tells its counter. One that was the first of its chain may follow any, as one that is opened may.
+      const told = (this.#next.get(epoch) ?? []).map((next) => this.#links.get(next)?.counter);
+      const fits = (counter: number | undefined): boolean =>
+        counter === undefined || counter <= 1 ? any < first : isAfter(counter - 2) || isAfter(undefined);
+      if (told.length === 0 ? any < first : told.some(fits)) found.push(epoch);
+    }
+    return found;
   }
 
   /** Where going back from an epoch ends. What is known of an epoch that is passed is known for all who pass it. */
@@ -319,12 +342,12 @@ export class SinkChain {
 
   /** What the opening of an epoch names. `first`: it is the first of its chain. */
   #before(epoch: string): Link | 'lost' | 'unopened' | 'first' {
-    const { opened, previous, counter, signed } = this.#links.get(epoch) ?? {};
+    const { opened, previous, counter } = this.#links.get(epoch) ?? {};
     if (opened === undefined) return 'unopened';
     if (previous === undefined) return (counter ?? 0) > 0 ? 'lost' : 'first';
     const named = this.#links.get(previous);
-    // Whoever has a token wrote what there is of it: it can't stand for the run that a signed opening names.
-    return named === undefined || (signed === true && named.unvouched === true) ? 'lost' : named;
+    // Of one of which no line counts, whoever has a token wrote what there is.
+    return named === undefined || (named.opened === undefined && !named.spoke) ? 'lost' : named;
   }
 
   state(): ChainState {
@@ -341,6 +364,7 @@ export class SinkChain {
   #name({ epoch, previous, counter, opened }: Link): void {
     if (opened === undefined) return;
     this.#counters = undefined;
+    this.#starts = undefined;
     if (previous === undefined) {
       this.#beginnings.add(epoch);
       if ((counter ?? 0) > 0) this.#suspects.add(epoch);
@@ -348,9 +372,7 @@ export class SinkChain {
     }
     const before = this.#links.get(previous);
     // What was not opened yet may turn out to have another counter, and what is not there may come.
-    if (before?.counter === undefined || counter !== before.counter + 1 || before.unvouched === true) {
-      this.#suspects.add(epoch);
-    }
+    if (before?.counter === undefined || counter !== before.counter + 1) this.#suspects.add(epoch);
     const next = this.#next.get(previous);
     if (next === undefined) this.#next.set(previous, [epoch]);
     else {
@@ -364,14 +386,18 @@ export class SinkChain {
     this.#counters ??= [...this.#links.values()]
       .flatMap(({ counter }) => counter ?? [])
       .sort((a, b) => a - b);
-    const counters = this.#counters;
-    let low = 0;
-    let high = counters.length;
-    while (low < high) {
-      const middle = (low + high) >>> 1;
-      if ((counters[middle] as number) < bound) low = middle + 1;
-      else high = middle;
-    }
-    return counters[low - 1] ?? -1;
+    return this.#counters[countOf(this.#counters, (counter) => counter < bound) - 1] ?? -1;
   }
+}
+
+/** How many of these are so; those that are come first. */
+function countOf<T>(sorted: readonly T[], isSo: (one: T) => boolean): number {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (isSo(sorted[middle] as T)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }

@@ -154,18 +154,24 @@ test('what is beside the epochs of a session is what the page says, however they
   interface Told {
     /** The epoch it names; one that never came, or none. */
     readonly previous: number | undefined;
+    readonly counter: number | undefined;
     readonly opened: boolean;
-    readonly signed: boolean;
     /** It has said something else, too. */
     readonly spoke: boolean;
+    /** Whether its opening, and the other line, are by who has the key. */
+    readonly signed: readonly [boolean, boolean];
     readonly ours: boolean;
     readonly opens: boolean;
     readonly closes: boolean;
   }
   const link: fc.Arbitrary<Told> = fc.record({
     previous: fc.option(fc.nat(11), { nil: undefined, freq: 8 }),
-    opened: fc.oneof({ weight: 6, arbitrary: fc.constant(true) }, { weight: 1, arbitrary: fc.boolean() }),
-    signed: fc.oneof({ weight: 6, arbitrary: fc.constant(true) }, { weight: 1, arbitrary: fc.boolean() }),
+    counter: fc.option(fc.nat(4)).map((counter) => counter ?? undefined),
+    opened: fc.oneof({ weight: 4, arbitrary: fc.constant(true) }, { weight: 1, arbitrary: fc.boolean() }),
+    signed: fc.oneof(
+      { weight: 6, arbitrary: fc.constant([true, true] as const) },
+      { weight: 1, arbitrary: fc.tuple(fc.boolean(), fc.boolean()) },
+    ),
     spoke: fc.boolean(),
     ours: fc.boolean(),
     opens: fc.boolean(),
@@ -177,13 +183,20 @@ test('what is beside the epochs of a session is what the page says, however they
     .map((all) => all.map(([one, a, b], n) => (n > 0 && (a || b) ? { ...one, previous: n - 1 } : one)));
 
   /** The page, word for word: each question asked again of all epochs. */
-  function oracle(all: readonly Told[]): { epochs: number[]; lost: number[] } {
+  function oracle(told: readonly Told[]): { epochs: number[]; lost: number[] } {
+    // What is not signed counts for nothing.
+    const all = told.map(({ opened, spoke, signed: [first, other], previous, counter, ...ends }) => ({
+      ...ends,
+      opened: opened && first,
+      spoke: (spoke || !opened) && other,
+      ...(opened && first ? { previous, counter } : {}),
+    }));
     const has = (n: number | undefined): n is number => n !== undefined && n < all.length;
-    const at = (n: number): Told => all[n] as Told;
-    const isOwn = (n: number): boolean => at(n).signed;
+    const at = (n: number): (typeof all)[number] => all[n] as (typeof all)[number];
+    const isOwn = (n: number): boolean => at(n).opened || at(n).spoke;
     const isLost = (n: number): boolean => {
-      const { opened, previous, signed } = at(n);
-      return opened && previous !== undefined && (!has(previous) || (signed && !isOwn(previous)));
+      const { opened, previous, counter } = at(n);
+      return opened && (previous === undefined ? (counter ?? 0) > 0 : !has(previous) || !isOwn(previous));
     };
     const back = (from: number): { passed: number[]; end: string; at: number } => {
       const passed: number[] = [];
@@ -216,7 +229,16 @@ test('what is beside the epochs of a session is what the page says, however they
       const naming = every.filter((n) => at(n).opened && at(n).previous === e);
       for (const n of naming) epochs.add(n);
       if (naming.some((n) => at(n).spoke)) continue;
-      for (const n of every) if (!at(n).opened && n > e && isOwn(n)) epochs.add(n);
+      const begins = every.find((n) => n > e && at(n).opened && at(n).previous === undefined);
+      if (begins !== undefined) epochs.add(begins);
+      for (const n of every.filter((one) => one > e && !at(one).opened && at(one).spoke)) {
+        const names = every.filter((one) => at(one).opened && at(one).previous === n);
+        const own = names.map((one) => at(one).counter).map((counter) => counter && counter - 1);
+        const { counter } = at(e);
+        const fits = (one: number | undefined): boolean =>
+          one === undefined || one <= 0 || counter === undefined || one === counter + 1;
+        if (names.length === 0 || own.some(fits)) epochs.add(n);
+      }
     }
     return {
       epochs: [...epochs].filter((n) => !at(n).ours).sort((a, b) => a - b),
@@ -230,16 +252,18 @@ test('what is beside the epochs of a session is what the page says, however they
       const log = new SessionLog();
       const sink = log.sink('proxy', {});
       const name = (n: number): string => `01J0000000000000000000000${'0123456789AB'.charAt(n)}`;
-      all.forEach(({ previous, opened, signed, spoke }, n) => {
+      all.forEach(({ previous, counter, opened, signed, spoke }, n) => {
         const attrs = {
           sink_kind: 'proxy',
+          ...(counter === undefined ? {} : { counter }),
           ...(previous === undefined ? {} : { prev_epoch: name(previous) }),
         };
         const body = opened ? sink.line('epoch.open', { attrs }, 1) : sink.line('x.note', {}, 2);
         const bodies = opened && spoke ? [body, sink.line('x.note', {}, 2)] : [body];
-        for (const each of bodies) {
+        for (const [at, each] of bodies.entries()) {
+          const isSigned = signed[opened ? at : 1];
           const mine = Buffer.from(each.toString().replace(/"epoch":"[^"]*"/, `"epoch":"${name(n)}"`));
-          log.append(mine, { ...sink.by, signed: signed ? sink.by.signed : undefined });
+          log.append(mine, { ...sink.by, signed: isSigned ? sink.by.signed : undefined });
         }
       });
       const made = new SinkChain({ log: log.entries[0]?.line.log as string, sink: 'proxy' });

@@ -6,7 +6,7 @@ import {
   SessionCoverage,
 } from '@belay/coverage';
 import { CompactRange, leafHash, nodeHash } from '@belay/merkle';
-import { keyed, type LogSink, SessionLog } from '@belay/testkit';
+import { keyed, LogSink, SessionLog } from '@belay/testkit';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
@@ -320,6 +320,53 @@ test('silence and going away are told by the clock of the collector', () => {
   expect(member(gone, 'proxy').reasons).toEqual([
     { reason: 'overdue', epoch: proxy.epoch, what: 'close', beside: true },
   ]);
+});
+
+test('a sink that lost its state between two runs: the first run that follows none counts, and no later one', () => {
+  const { log, proxy, hook } = setUp();
+  for (const sink of [proxy, hook]) sink.say('session.open', { session: S });
+  hook.stated('session.close', { session: S });
+  // It was taken away before it could say that the session was over, and the container is made anew.
+  proxy.stated('epoch.close');
+  expect(member(log.coverage(S), 'proxy').status).toBe('complete');
+  const restarted = (lose: boolean): string => {
+    proxy.forget();
+    proxy.open();
+    proxy.say('call', { session: S }, lose);
+    proxy.stated('epoch.close');
+    return proxy.epoch;
+  };
+  const next = restarted(true);
+  const reasons = [
+    { reason: 'missing', epoch: next, from: 2, to: 3, beside: true },
+    { reason: 'root_not_compared', epoch: next, beside: true },
+  ];
+  expect(canonicalOf(log.coverage(S)).members.find(({ sink }) => sink === 'proxy')).toMatchObject({
+    status: 'gap',
+    reasons,
+    epochs: [{ status: 'complete' }],
+  });
+  restarted(true);
+  expect(member(log.coverage(S), 'proxy').reasons).toEqual(reasons);
+});
+
+test('a run without its opening counts until the run after it says that it has another place', () => {
+  const { log, proxy, hook } = setUp();
+  for (const sink of [proxy, hook]) sink.say('session.open', { session: S });
+  hook.stated('session.close', { session: S });
+  proxy.stated('epoch.close');
+  // Another machine under the same name, of which the first runs were somewhere else.
+  const other = new LogSink(log, proxy.by, 'proxy');
+  for (let run = 0; run < 4; run++) other.open(true);
+  other.say('x.note');
+  other.stated('epoch.close');
+  const { epoch } = other;
+  const blamed = (): boolean =>
+    member(log.coverage(S), 'proxy').reasons.some((why) => 'epoch' in why && why.epoch === epoch);
+  expect(blamed()).toBe(true);
+  // Its fifth run can not be the second of this chain.
+  other.open();
+  expect(blamed()).toBe(false);
 });
 
 test('which sinks a session has to have depends on who opened it; nobody else can ask for less', () => {

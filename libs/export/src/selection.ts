@@ -71,6 +71,14 @@ export function wholeEpochs<Facts extends Omit<EpochFacts, 'spans'>>(epochs: rea
       whole.add(one);
     }
   }
+  // After each named one, the first that names none before it: its sink may have lost its state in between.
+  const waiting = new Set<string>();
+  const placed = epochs.filter(({ first, sink }) => first !== undefined && speaking.has(sink));
+  for (const facts of placed.sort((a, b) => (a.first as number) - (b.first as number))) {
+    const { sink, named, previous, first, opened } = facts;
+    if (previous === undefined && opened === first && waiting.delete(sink)) whole.add(facts);
+    if (named) waiting.add(sink);
+  }
   return whole;
 }
 

@@ -410,8 +410,16 @@ test('an epoch whose opening came after other lines of it is whole: until then, 
     facts('never', { first: 6, spoke: 6 }),
     facts('other', { first: 10, opened: 10, spoke: 11 }),
     facts('next', { first: 12, opened: 12, spoke: 13, previous: 'E1' }),
+    facts('after', { first: 14, opened: 14, spoke: 15 }),
   ];
-  expect([...wholeEpochs(epochs)].map(({ epoch }) => epoch).sort()).toEqual(['E1', 'late', 'never', 'next']);
+  // And the first that begins anew after it: of a sink that had lost its state.
+  expect([...wholeEpochs(epochs.toReversed())].map(({ epoch }) => epoch).sort()).toEqual([
+    'E1',
+    'late',
+    'never',
+    'next',
+    'other',
+  ]);
 });
 
 describe('a request', () => {

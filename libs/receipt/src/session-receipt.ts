@@ -47,7 +47,7 @@ export const SESSION_NOT_PROVEN: readonly string[] = Object.freeze([
   'That this receipt is what its entries come to: they are not in it. An export brings them, and whoever verifies the export derives the receipt again.',
   'That a sink saw everything: complete says that nothing is missing of what it numbered, not that it was never switched off.',
   'That nothing happened beside the calls that were recorded: what passed by every sink is in no line.',
-  'That no sink took the session up again, after it had closed it, with another run in between or in a run that does not name the one before, in a run of which every line that named it is missing: such a gap is in the statement on that run, and not here.',
+  'That no other run of a sink had lines of this session, all of which were lost. (A run is from when a sink starts to when it ends.) Looked at are the runs in which a line names the session and those next to them: what is missing from any other is said in the statement on that run, and not here.',
   'That what was done was right or wanted: a call that was run again came to the same from the recorded state, and broke no rule that the verifier knew.',
   'That a verifier ran what it says: a verdict is its signed word.',
   'What the content was: entries hold commitments, which open only with their salt and the content itself.',

@@ -257,6 +257,13 @@ export class LogSink {
     );
   }
 
+  /** Loses all that it knew of its epochs: the next one is the first of another chain. */
+  forget(): void {
+    this.epoch = '';
+    this.#counter = 0;
+    this.#before = undefined;
+  }
+
   /** Lines so far. */
   get size(): number {
     return this.#tree.size;

@@ -244,6 +244,7 @@ export class Course {
         if (n % 4 !== 0) sink.open(n % 5 === 0);
         break;
       case 'restart':
+        if (n % 5 === 1) sink.forget();
         sink.open(lose || n % 3 === 0);
         break;
       case 'copy': {
@@ -279,6 +280,12 @@ export class Course {
         break;
       }
       case 'unsigned':
+        if (n % 3 === 0) {
+          // What opened the run was lost, and somebody without the key says another thing in its place.
+          sink.open(true);
+          const attrs = { counter: n % 4, ...(n % 2 === 0 ? {} : { prev_epoch: sink.epoch }) };
+          log.append(sink.line('epoch.open', { attrs }, 1), { ...sink.by, signed: undefined });
+        }
         log.append(sink.line('session.open', { session }), { ...sink.by, signed: undefined });
         sink.say('x.note', { session }, true);
         break;
