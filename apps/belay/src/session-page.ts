@@ -11,7 +11,7 @@ import {
   memberReasonTexts,
   PERIOD_NOT_PROVEN,
   type PeriodReceipt,
-  reasonText,
+  reasonTexts,
   type Report,
   SESSION_DISPOSITIONS,
   SESSION_NOT_PROVEN,
@@ -79,7 +79,7 @@ export function reasonsOf({ disposition }: SessionReceipt): readonly string[] {
     const warned = warnings === 0 ? '' : `, ${warnings} of them with a warning`;
     return [`${counted(members, 'sink')} complete and signed, ${counted(calls, 'call')} run again${warned}`];
   }
-  return disposition.reasons.map((reason) => printable(reasonText(reason)));
+  return reasonTexts(disposition.reasons).map(printable);
 }
 
 /** The page of a session. `report` is the outcome of its verification, or undefined when the reader pinned nothing. */

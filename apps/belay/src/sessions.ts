@@ -6,7 +6,7 @@ import {
   FAULT_TEXT,
   memberReasonTexts,
   parseAnyReceipt,
-  reasonText,
+  reasonTexts,
   SESSION_DISPOSITIONS,
 } from '@belay/receipt';
 import { type Command, Option } from 'commander';
@@ -204,9 +204,7 @@ async function whyOf({ service, path, vkey }: Audited, session: string): Promise
   }
   return {
     // A verdict that does not count is told of once.
-    because: disposition.reasons
-      .filter(({ reason }) => reason !== 'verdict_rejected')
-      .map((reason) => reasonText(reason)),
+    because: reasonTexts(disposition.reasons.filter(({ reason }) => reason !== 'verdict_rejected')),
     notCounted: [...faults].sort(([a], [b]) => a - b).map(([entry, why]) => ({ entry, why })),
   };
 }

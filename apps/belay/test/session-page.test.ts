@@ -44,9 +44,9 @@ describe('belay receipt show, of a session', () => {
   it.each([
     ['affirmed', '✓ AFFIRMED', '3 sinks complete and signed, 2 calls run again, 1 of them with a warning'],
     ['contested', '≠ CONTESTED', 'an auditor (entry 29) says otherwise than the verdict in entry 26'],
-    ['violated', '✗ VIOLATED', 'verifier found a failure, FAIL_CAUSE (verdict in entry 166)'],
+    ['violated', '✗ VIOLATED', 'verifier found 5 failures, FAIL_CAUSE (verdicts in entries 166, 173,'],
     ['open', '… OPEN', 'proxy has not said that it is over'],
-    ['unverified', '? UNVERIFIED', 'a verdict could not be reached, UNVERIFIED_CAUSE (entry 76)'],
+    ['unverified', '? UNVERIFIED', '4 verdicts could not be reached, UNVERIFIED_CAUSE (entries 76, 79, 81,'],
   ])('%s: its sign, and its reasons', async (name, sign, reason) => {
     const { stdout } = await show(name);
     expect(stdout).toContain(`  ${sign}  `);

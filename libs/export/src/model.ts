@@ -8,7 +8,7 @@ import {
 import {
   CALL_AUTHORITY_LEVELS,
   type CallAuthorityLevel,
-  reasonText,
+  reasonTexts,
   SESSION_DISPOSITIONS,
   type SessionReceipt,
 } from '@belay/receipt';
@@ -201,7 +201,7 @@ function worstFirst(listed: readonly Ranked[]): Ranked[] {
 
 function reportSession(receipt: SessionReceipt, digest: string): ReportSession {
   const { scope, coverage, disposition, asOf, supersedes } = receipt;
-  const reasons = disposition.status === 'affirmed' ? [] : disposition.reasons;
+  const texts = disposition.status === 'affirmed' ? [] : reasonTexts(disposition.reasons);
   const more = disposition.status === 'affirmed' ? 0 : disposition.reasonsOmitted;
   return {
     session: scope.session,
@@ -209,8 +209,8 @@ function reportSession(receipt: SessionReceipt, digest: string): ReportSession {
     kinds: coverage.kinds,
     coverage: coverage.status,
     disposition: disposition.status,
-    reasons: reasons.slice(0, MAX_REASONS).map((reason) => reasonText(reason)),
-    reasonsOmitted: Math.max(0, reasons.length - MAX_REASONS) + more,
+    reasons: texts.slice(0, MAX_REASONS),
+    reasonsOmitted: Math.max(0, texts.length - MAX_REASONS) + more,
     calls: receipt.calls,
     levels: receipt.authority.levels,
     verdicts: receipt.verdicts,

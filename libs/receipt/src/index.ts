@@ -61,6 +61,7 @@ export {
   memberReasonText,
   memberReasonTexts,
   reasonText,
+  reasonTexts,
   type SessionReason,
   shortCall,
 } from './reason-text.js';

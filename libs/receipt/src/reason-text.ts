@@ -54,12 +54,8 @@ export function reasonText(reason: ListedReason): string {
     case 'no_call':
       return 'no call was recorded, so there is nothing to verify';
     case 'not_replayed': {
-      // A verdict that does not count is the nearest reason; the others say why it rests on no more than it does.
-      const verdicts = reason.because.filter(({ reason: why }) => why === 'verdict');
-      const others = reason.because.filter(({ reason: why }) => why !== 'verdict' && why !== 'not_replayed');
-      const because = [...verdicts, ...others].map(callReasonText);
-      const why = because.length === 0 ? '' : `: ${shortened(because, reason.omitted?.because)}`;
-      return `${callsText(reason)} ${reason.calls.length + (reason.omitted?.calls ?? 0) > 1 ? 'were' : 'was'} not run again, only ${reason.level}${why}`;
+      const were = reason.calls.length + (reason.omitted?.calls ?? 0) > 1 ? 'were' : 'was';
+      return `${callsText(reason)} ${were} not run again, only ${reason.level}${notReplayedText(reason)}`;
     }
     case 'unnamed_calls':
       return `${reason.sink} wrote ${counted(reason.count, 'line')} about calls without saying which`;
@@ -72,6 +68,77 @@ export function reasonText(reason: ListedReason): string {
     default:
       return never(reason);
   }
+}
+
+/**
+ * Reasons in words, as `reasonText` has them, those that say the same of several calls or verdicts in one sentence at the
+ * place of the first: `3 calls were not run again, only observed: ... (calls 67d80dd9d786, c7372d2532b6, ce3c332fc3b8)`.
+ */
+export function reasonTexts(reasons: readonly ListedReason[]): string[] {
+  const groups = new Map<string, ListedReason[]>();
+  reasons.forEach((reason, at) => {
+    const key = alikeKey(reason) ?? String(at);
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [reason]);
+    else group.push(reason);
+  });
+  return [...groups.values()].map((group) => {
+    const [first] = group as [ListedReason, ...ListedReason[]];
+    return group.length === 1 ? reasonText(first) : manyText(first, group);
+  });
+}
+
+/** What reasons have in common that are told in one sentence; undefined for one that is told alone. */
+function alikeKey(reason: ListedReason): string | undefined {
+  switch (reason.reason) {
+    case 'not_replayed': {
+      if (reason.calls.length + (reason.omitted?.calls ?? 0) !== 1) return undefined;
+      const because = reason.because.map((why) => (why.reason === 'verdict' ? { ...why, index: 0 } : why));
+      return JSON.stringify([reason.reason, reason.level, because, reason.omitted?.because]);
+    }
+    case 'fail':
+      return JSON.stringify([reason.reason, reason.sink, reason.cause]);
+    case 'verdict_unverified':
+      return JSON.stringify([reason.reason, reason.cause]);
+    case 'verdict_rejected':
+      return reason.reason;
+    default:
+      return undefined;
+  }
+}
+
+function manyText(first: ListedReason, group: readonly ListedReason[]): string {
+  const verdicts = entriesText(group.flatMap((one) => ('verdict' in one ? one.verdict : [])));
+  switch (first.reason) {
+    case 'not_replayed': {
+      const calls = group.flatMap((one) => ('calls' in one ? one.calls.map(shortCall) : []));
+      const why = notReplayedText(first, (each) =>
+        each.reason === 'verdict'
+          ? `the verdict on each does not count: ${FAULT_TEXT[each.fault]}`
+          : callReasonText(each),
+      );
+      return `${calls.length} calls were not run again, only ${first.level}${why} (calls ${shortened(calls, 0, ', ')})`;
+    }
+    case 'fail':
+      return `${first.sink} found ${group.length} failures${causeText(first.cause)} (verdicts in ${verdicts})`;
+    case 'verdict_unverified':
+      return `${group.length} verdicts could not be reached${causeText(first.cause)} (${verdicts})`;
+    case 'verdict_rejected':
+      return `the verdicts in ${verdicts} do not count: they are not signed under a key declared for a verifier, or what they cite is not so`;
+    default:
+      return reasonText(first);
+  }
+}
+
+/** A verdict that does not count is the nearest reason; the others say why a call rests on no more than it does. */
+function notReplayedText(
+  { because, omitted }: ListedReason<Extract<SessionReason, { readonly reason: 'not_replayed' }>>,
+  textOf: (reason: CallAuthorityReason) => string = callReasonText,
+): string {
+  const verdicts = because.filter(({ reason }) => reason === 'verdict');
+  const others = because.filter(({ reason }) => reason !== 'verdict' && reason !== 'not_replayed');
+  const texts = [...verdicts, ...others].map(textOf);
+  return texts.length === 0 ? '' : `: ${shortened(texts, omitted?.because)}`;
 }
 
 /** Why a member covers a session no better, in words, without the sink's name. */

@@ -6,6 +6,7 @@ import {
   type ListedReason,
   memberReasonText,
   reasonText,
+  reasonTexts,
   type SessionReason,
 } from '@belay/receipt';
 import { describe, expect, test } from 'vitest';
@@ -210,6 +211,47 @@ test('lines that are missing without a word are told together, and nothing twice
   ).toBe(
     'proxy has a gap: 12 lines never came, and nothing says why (3 to 4, 9 to 10, 12 to 13, 15 to 16, 18 to 19, and 1 more); no root that it stated could be compared with its lines',
   );
+});
+
+test('what is so of several calls or verdicts is said once, where the first of them stands', () => {
+  const named = (n: number): string => `hmac-sha256:${String(n).repeat(64)}`;
+  const rejected = (index: number) => ({ reason: 'verdict', index, fault: 'not_run' }) as const;
+  const call = (n: number, because: readonly CallAuthorityReason[]): ListedReason => ({
+    reason: 'not_replayed',
+    calls: [named(n)],
+    level: 'observed',
+    because,
+  });
+  const unverified = (verdict: number): ListedReason => ({
+    reason: 'verdict_unverified',
+    verdict,
+    cause: 'SLOW',
+  });
+  const reasons: ListedReason[] = [
+    call(1, [rejected(10), { reason: 'one_domain' }]),
+    { reason: 'unsigned', sink: 'hook' },
+    call(2, [{ reason: 'one_domain' }]),
+    unverified(10),
+    call(3, [rejected(12), { reason: 'one_domain' }]),
+    // Of these nobody knows which is which: they are no single call.
+    { ...call(4, [{ reason: 'one_domain' }]), calls: [named(4), named(5)] } as ListedReason,
+    unverified(12),
+    { reason: 'verdict_unverified', verdict: 13 },
+    { reason: 'fail', sink: 'verifier', verdict: 20, cause: 'EFFECT' },
+    { reason: 'fail', sink: 'verifier', verdict: 21, cause: 'EFFECT' },
+    { reason: 'verdict_rejected', verdict: 30 },
+    { reason: 'verdict_rejected', verdict: 31 },
+  ];
+  expect(reasonTexts(reasons)).toEqual([
+    '2 calls were not run again, only observed: the verdict on each does not count: it says that nothing was run again; no two trust domains saw the same (calls 111111111111, 333333333333)',
+    reasonText(reasons[1] as ListedReason),
+    reasonText(reasons[2] as ListedReason),
+    '2 verdicts could not be reached, SLOW (entries 10, 12)',
+    reasonText(reasons[5] as ListedReason),
+    reasonText(reasons[7] as ListedReason),
+    'verifier found 2 failures, EFFECT (verdicts in entries 20, 21)',
+    'the verdicts in entries 30, 31 do not count: they are not signed under a key declared for a verifier, or what they cite is not so',
+  ]);
 });
 
 describe('every reason has its words', () => {
