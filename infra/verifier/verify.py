@@ -13,7 +13,7 @@ mean: libs/envelope/FORMAT.md, libs/note/FORMAT.md, libs/coverage/FORMAT.md, lib
 Section numbers in the comments below are theirs.
 
 Prints each check by name with ok, failed or undecided, then VALID, INVALID or INDETERMINATE.
-Exit code: 0 valid, 1 invalid, 2 indeterminate, 64 wrong usage.
+Exit code: 0 valid, 1 invalid, 2 indeterminate, 64 wrong usage, 65 a file or a key that is none.
 """
 
 import argparse
@@ -4076,7 +4076,7 @@ def main():
         progress = Progress(given.quiet or given.json)
         made = Verification(given.export, key, root, given.origin, int(clock.time() * 1000), progress)
     except (Malformed, OSError) as error:
-        usage.error(str(error))
+        usage.exit(65, "%s: %s\n" % (usage.prog, error))
     verdict, checks = made.verify()
     if given.json:
         print(json.dumps({"verdict": verdict, "checks": [dict(zip(("name", "status", "detail"), each)) for each in checks]}))

@@ -30,7 +30,10 @@ export interface Audited {
 export async function asAuditor(config: CliConfig, options: AuditorOptions): Promise<Audited> {
   const given = options.auditorKey ?? config.auditorKey;
   if (given === undefined)
-    throw usage('needs a key: --auditor-key KEY, or BELAY_AUDITOR_KEY in the environment');
+    throw usage(
+      'needs a key: --auditor-key KEY, or BELAY_AUDITOR_KEY in the environment',
+      'Who has the admin key makes one: belay auditor issue',
+    );
   const key = await readSecretOption(given);
   let auditor: AuditorCredential;
   try {

@@ -5,6 +5,7 @@ import { canonical, EnvelopeError } from '@belay/envelope';
 import { MerkleError } from '@belay/merkle';
 import { ed25519Verifier, type NoteVerifier, openCheckpoint } from '@belay/note';
 import {
+  CLOCK_TOLERANCE,
   aboutOtherKey,
   chainFault,
   type CheckResult,
@@ -67,9 +68,6 @@ export const EXPORT_CHECKS = [
 ] as const;
 
 export type ExportCheck = (typeof EXPORT_CHECKS)[number];
-
-/** How far the reader's clock may be behind before an export is from the future. */
-const CLOCK_TOLERANCE = 5 * 60 * 1_000;
 
 export interface VerifyProgress {
   readonly phase: 'files' | 'receipts' | 'entries' | 'report';

@@ -133,6 +133,7 @@ export {
 } from './tlog-proof.js';
 export {
   type AnyReceipt,
+  CLOCK_TOLERANCE,
   type Examined,
   openReceipt,
   parseAnyReceipt,

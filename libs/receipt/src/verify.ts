@@ -48,8 +48,8 @@ export const SESSION_RECEIPT_CHECKS = [
 
 export type ReceiptCheck = (typeof RECEIPT_CHECKS)[number] | (typeof SESSION_RECEIPT_CHECKS)[number];
 
-/** How far the reader's clock may be behind before a receipt is from the future. */
-const CLOCK_TOLERANCE = 5 * 60 * 1_000;
+/** How far a reader's clock may be behind before a receipt, or an export, is from the future; milliseconds. */
+export const CLOCK_TOLERANCE = 5 * 60 * 1_000;
 
 /** Notes and chains that a verifier remembers; past that, it begins anew. */
 const MAX_REMEMBERED = 4_096;
