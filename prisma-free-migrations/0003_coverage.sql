@@ -123,6 +123,7 @@ create table session_epochs (
   primary key (log, sink, epoch, session)
 ) with (fillfactor = 50);
 create index session_epochs_last on session_epochs (log, sink, epoch, last);
+create index session_epochs_sink on session_epochs (log, sink, last);
 
 alter table receipts add column disposition text;
 create index receipts_scope on receipts (log, scope, as_of desc);

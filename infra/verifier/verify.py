@@ -1057,7 +1057,8 @@ class Epoch:
             elif to64(computed) == root:
                 self.matched = max(self.matched, size)
             else:
-                self._conflict("root", min(self.matched, size) + 1, size + 1, index, computed)
+                begin = min(self.matched, size) + 1
+                self._conflict("root", begin, max(size, begin) + 1, index, computed)
         for size, _, _, _ in due:
             self.tree.unwant(size)
 
@@ -1213,29 +1214,30 @@ class Chain:
             return
         said = entry.said
         link = self.links.get(said["epoch"])
-        opens = entry.kind == "epoch.open" and said["seq"] == 1
-        if link is not None and (link["opened"] is not None if opens else link["spoke"]):
+        number_one = said["seq"] == 1
+        opens = entry.kind == "epoch.open" and number_one
+        if link is not None and (link["opened"] is not None or link["odd"] if number_one else link["spoke"]):
             return
         counts = entry.signed is not None or not keyed()
         if link is None:
-            self._found = None
             link = self.links[said["epoch"]] = {
                 "epoch": said["epoch"],
                 "first": entry.index,
                 "opened": None,
                 "signed": False,
                 "spoke": False,
+                "odd": False,
                 "counter": None,
                 "previous": None,
                 "size": None,
                 "root": None,
             }
             self.unopened[link["epoch"]] = True
-        if not counts:
-            return
         self._found = self._starts = None
-        if not opens:
-            link["spoke"] = True
+        if not (opens and counts):
+            # Its number 1 is there, and is no opening that counts.
+            link["odd"] = link["odd"] or number_one
+            link["spoke"] = link["spoke"] or counts
             return
         self.unopened.pop(link["epoch"], None)
         attrs = entry.attrs
@@ -1324,38 +1326,59 @@ class Chain:
                 continue
             after = self.next.get(epoch, ())
             epochs.update(each for each in after if each not in ours)
-            # One that only opened was killed in doing so: it is not what followed.
-            if not any(self.links[each]["spoke"] for each in after):
+            if self._alone(epoch):
                 alone.append(self.links[epoch])
-        if alone:
-            epochs.update(each for each in self._may_follow(alone) if each not in ours)
+        for each in alone:
+            epochs.update(epoch for epoch in self._may_follow(each) if epoch not in ours)
+        lost.update(self._lost_after(ours, first))
         return sorted(epochs | added, key=lambda each: self.links[each]["first"]), lost
 
+    def _alone(self, epoch):
+        """Whether nothing names it that has another line. One that only opened was killed in doing so."""
+        return not any(self.links[each]["spoke"] for each in self.next.get(epoch, ()))
+
     def _may_follow(self, alone):
-        """Epochs that name none of these, and that may be what came after one of them all the same."""
+        """Epochs that do not name this one, and that may be what came after it all the same."""
         if self._starts is None:
             links = self.links.values()
             self._starts = [link for link in links if link["opened"] is not None and link["previous"] is None]
-        begun = [link["first"] for link in self._starts]
-        for link in alone:
-            at = bisect.bisect_right(begun, link["first"])
-            if at < len(begun):
-                yield self._starts[at]["epoch"]
-        by_counter = {}
-        for link in alone:
-            by_counter[link["counter"]] = min(link["first"], by_counter.get(link["counter"], link["first"]))
+        root = None
+        for link in self._starts:
+            if link["first"] <= alone["first"]:
+                continue
+            if link["epoch"] in self.next:
+                root = root or self._root(alone["epoch"])
+                if root == link["epoch"]:
+                    continue
+            yield link["epoch"]
+            if link["spoke"]:
+                break
         for epoch in self.unopened:
             link = self.links[epoch]
-            naming = [self.links[each]["counter"] for each in self.next.get(epoch, ())]
-            bounds = list(by_counter.values()) if not naming else []
-            for counter in naming:
-                # Its own is one less; the first of a chain may follow any.
-                if counter is None or counter <= 1:
-                    bounds += by_counter.values()
-                else:
-                    bounds += [by_counter[each] for each in (counter - 2, None) if each in by_counter]
-            if link["spoke"] and bounds and min(bounds) < link["first"]:
+            if link["spoke"] and link["first"] > alone["first"]:
                 yield epoch
+                if not link["odd"]:
+                    break
+
+    def _root(self, epoch):
+        """The epoch at which going back from one ends."""
+        passed = set()
+        while True:
+            passed.add(epoch)
+            before = self.before(epoch)
+            if isinstance(before, str) or before["epoch"] in passed:
+                return epoch
+            epoch = before["epoch"]
+
+    def _lost_after(self, ours, first):
+        """Epochs that show a loss after one in which the session was not closed, and before the next that names it."""
+        places = sorted(ours, key=lambda epoch: first[epoch])
+        for hole in self.findings()["lost"]:
+            before = [epoch for epoch in places if first[epoch] < hole["index"]]
+            if not before or before[-1] == hole["before"] or ours[before[-1]][1]:
+                continue
+            if len(before) == len(places) or self._alone(before[-1]):
+                yield hole["before"]
 
     def findings(self):
         if self._found is None:
@@ -1858,11 +1881,9 @@ class Log:
             statuses.extend(bad)
             reasons.extend(why)
         chain = self.chains[sink].findings()
-        last_epoch, last, last_found = parts[-1]
+        _, last, last_found = parts[-1]
         for lost in chain["lost"]:
-            follows = lost["before"] != last_epoch and lost["index"] > last_found["first"]["index"]
-            after = not ours[last_epoch][1] and follows
-            if lost["before"] in goes_on or after:
+            if lost["before"] in goes_on:
                 statuses.append("silent")
                 reasons.append({"reason": "lost_epoch", "lost": lost})
         ours = set(ours)

@@ -98,6 +98,22 @@ async function differences(
     compare(`ends of ${one.session}`, [row?.['began_index'], row?.['last_index']], [own[0], own.at(-1)]);
   }
   compare('the number of sessions', sessions.size, [...coverage.sessions].length);
+  // A session that waits for nothing names the statement that its receipt was made from.
+  for (const row of await read(
+    `select s.session, s.stated_index, encode(s.stated_digest, 'hex') as stated, r.bytes
+     from sessions s join receipts r on r.id = s.receipt where s.log = $1 and s.dirty is null`,
+  )) {
+    const { payload } = JSON.parse(String(row['bytes'])) as { payload: string };
+    const { predicate } = JSON.parse(Buffer.from(payload, 'base64').toString()) as {
+      predicate: { coverage: { index: number; statement: string } };
+    };
+    const { index, statement } = predicate.coverage;
+    compare(
+      `statement of ${String(row['session'])}`,
+      [Number(row['stated_index']), `sha256:${String(row['stated'])}`],
+      [index, statement],
+    );
+  }
 
   const kept = new Map<unknown, number[]>();
   for (const { session, first, last } of await read(

@@ -64,6 +64,14 @@ export class StatingSink {
     return twin;
   }
 
+  /** Loses all that it knew of its epochs: the next one is the first of another chain. */
+  forget(): this {
+    this.epoch = '';
+    this.#counter = 0;
+    this.#before = undefined;
+    return this;
+  }
+
   /** Forgets what was not sent, as a disk that was lost does. */
   lose(): this {
     this.#waiting = [];

@@ -233,7 +233,11 @@ export class Evaluator {
         // Of one that is judged again and again while it goes on, the next time is later the longer it takes.
         const isOpen = facts.judgement.disposition.status === 'open';
         const pause = isOpen ? (facts.evidence.entries / ENTRIES_A_SECOND) * 1_000 : 0;
-        plain.push(this.#outcome(turn, lane, webhooks, row, facts, last, later(due, now, pause)));
+        plain.push({
+          ...this.#outcome(turn, lane, webhooks, row, facts, last, later(due, now, pause)),
+          // Another one may have been recorded since, and nothing issued of it.
+          ...(last === undefined ? {} : { stated: statedBy(last) }),
+        });
         continue;
       }
       judged.push({ row, facts, last, due });
@@ -524,8 +528,9 @@ function dueOf(lane: Lane, statement: SessionStatement, asOf: AsOf, now: Date): 
   const { policy } = coverage.policyAt(coverage.beganAt(statement.session));
   const times: number[] = [];
   for (const { sink, required, closed, epochs } of statement.members) {
-    if (closed) continue;
-    for (const { epoch } of epochs) {
+    for (const { epoch, status } of epochs) {
+      // Of a part that is over time says nothing; another may go on though the session was closed after it.
+      if (closed && status !== 'open' && status !== 'silent') continue;
       const at = overdueAt(coverage.epochStatement(sink, epoch, asOf, policy), now);
       if (at !== undefined) times.push(at.getTime());
     }
@@ -550,6 +555,15 @@ function isSame(facts: SessionFacts, last: ReceiptRow, { log }: AccountTurn): bo
   const entry = { index: 0, statement: facts.statementDigest };
   const now = sessionReceiptPayload(facts, identity, head, entry);
   return timeless(now) === timeless(parseDsse(Buffer.from(last.bytes)).payload);
+}
+
+/** The statement that a receipt was made from. */
+function statedBy(last: ReceiptRow): SessionOutcome['stated'] {
+  const { predicate } = JSON.parse(parseDsse(Buffer.from(last.bytes)).payload.toString('utf8')) as {
+    predicate: { coverage: { index: number; statement: string } };
+  };
+  const { index, statement } = predicate.coverage;
+  return { index, digest: statement.slice('sha256:'.length) };
 }
 
 function timeless(payload: Buffer): string {

@@ -1,6 +1,5 @@
 import { setImmediate as others } from 'node:timers/promises';
 import {
-  type ChainFindings,
   CoverageError,
   type EpochCoverage,
   type EpochName,
@@ -65,7 +64,7 @@ export class Lane {
   readonly #kept: Kept;
   /** What was last found of every epoch and chain in memory; the next batch is compared with it. */
   readonly #epochs = new Map<string, EpochStatement>();
-  readonly #chains = new Map<string, ChainFindings>();
+  readonly #chains = new Map<string, ReturnType<SinkChain['breaks']>>();
   readonly #stated = new Map<string, string | null>();
   #ahead: { readonly from: number; readonly to: number; readonly entries: Promise<Entry[]> } | undefined;
 
@@ -126,7 +125,7 @@ export class Lane {
     if (end < then) this.#readAhead(turn, end, then);
     const named = await this.#prepare(turn, entries, now);
     const labelled: string[] = [];
-    const stated: BatchWrite['stated'][number][] = [];
+    const stated = new Map<string, BatchWrite['stated'][number]>();
     const opened: { sink: string; epoch: string }[] = [];
     const policies = this.coverage.policyAt(this.size);
     const declared = this.coverage.declarations.length;
@@ -153,11 +152,16 @@ export class Lane {
     const touched = this.coverage.takeTouched();
     const concerned: Concerned[] = [];
     const epochs = this.#epochsOf(touched, opened, now, concerned);
-    for (const chain of touched.chains) this.#compareChain(chain, touched.epochs, concerned);
-    for (const { sink } of this.coverage.declarations.slice(declared)) {
+    for (const chain of touched.chains) this.#compareChain(chain, concerned);
+    let heartbeats = false;
+    for (const { sink, index, heartbeat } of this.coverage.declarations.slice(declared)) {
+      const before = this.coverage.declarationAt(sink, index);
       // A sink that was declared only after a session began is a member of it when it speaks.
-      const first = this.coverage.declarations.findIndex((one) => one.sink === sink);
-      if (first >= declared) concerned.push({ sink, after: 0, upto: OPEN_END, before: OPEN_END });
+      if (before === undefined) concerned.push({ sink, after: 0, upto: OPEN_END, before: OPEN_END });
+      else if (before.heartbeat !== heartbeat) {
+        heartbeats = true;
+        concerned.push({ sink, after: OPEN_END - 1, upto: OPEN_END, before: OPEN_END });
+      }
     }
     const isNew = touched.log || this.#standingAt.length > standings;
     const batch: BatchWrite = {
@@ -167,10 +171,10 @@ export class Lane {
       chains: touched.chains.map((chain) => ({ sink: chain.sink, state: chain.state() })),
       ...this.#sessionsOf(touched, named, now),
       concerned,
-      allEpochs: this.coverage.policyAt(this.size) !== policies,
+      allEpochs: heartbeats || this.coverage.policyAt(this.size) !== policies,
       unbegun: touched.log,
       labelled,
-      stated,
+      stated: [...stated.values()],
     };
     this.fence = await turn.write(this.fence, batch, now);
   }
@@ -276,7 +280,7 @@ export class Lane {
       }
     }
     for (const sink of sinks) {
-      if (!this.#chains.has(sink)) this.#chains.set(sink, this.coverage.chain(sink).findings());
+      if (!this.#chains.has(sink)) this.#chains.set(sink, this.coverage.chain(sink).breaks());
     }
     return new Map(
       [...sessions].map((session): [string, Named] => {
@@ -304,7 +308,12 @@ export class Lane {
     if (kind === 'verdict') one.heard = true;
   }
 
-  #state(entry: Of<'collector'>, labelled: string[], stated: BatchWrite['stated'][number][]): void {
+  /** `stated`: the last of the batch about each session and epoch. */
+  #state(
+    entry: Of<'collector'>,
+    labelled: string[],
+    stated: Map<string, BatchWrite['stated'][number]>,
+  ): void {
     const { statement, line } = entry;
     if (statement.kind === 'label.set') labelled.push(statement.session);
     switch (statement.kind) {
@@ -317,11 +326,12 @@ export class Lane {
       case 'coverage.stated': {
         const digest = statement.statement.slice('sha256:'.length);
         if (statement.type === 'session') {
-          stated.push({ session: statement.session, index: line.index, digest });
+          const { session } = statement;
+          stated.set(`\n${session}`, { session, index: line.index, digest });
           return;
         }
         const { sink, epoch, status } = statement;
-        stated.push({ sink, epoch, status, digest });
+        stated.set(keyOf(sink, epoch), { sink, epoch, status, digest });
         if (this.#stated.has(keyOf(sink, epoch))) this.#stated.set(keyOf(sink, epoch), status);
         return;
       }
@@ -337,13 +347,14 @@ export class Lane {
     concerned: Concerned[],
   ): BatchWrite['epochs'][number][] {
     const all = new Set<EpochCoverage>(touched.epochs);
+    const patience = leastPatience(this.coverage);
     for (const { sink, epoch } of opened) all.add(this.coverage.epoch(sink, epoch));
     return [...all].map((coverage) => {
       const { sink, epoch } = coverage;
       const key = keyOf(sink, epoch);
       const before = this.#epochs.get(key);
       const after = this.#statementOf(sink, epoch, now);
-      if (before !== undefined) compareEpoch(before, after, concerned);
+      if (before !== undefined) compareEpoch(before, after, patience, concerned);
       this.#epochs.set(key, after);
       return { sink, epoch, state: coverage.state(), ...this.dueOf(after, now) };
     });
@@ -360,35 +371,29 @@ export class Lane {
     return { due: overdueAt(statement, now)?.toISOString() ?? null, waits: false };
   }
 
-  #compareChain(chain: SinkChain, touched: readonly EpochCoverage[], concerned: Concerned[]): void {
+  #compareChain(chain: SinkChain, concerned: Concerned[]): void {
     const { sink } = chain;
     const before = this.#chains.get(sink);
-    const after = chain.findings();
+    const after = chain.breaks();
     this.#chains.set(sink, after);
     const all = { sink, after: 0, upto: OPEN_END, before: OPEN_END };
     const open = { ...all, after: OPEN_END - 1 };
-    // What follows an epoch may have more of a session that was not closed there.
-    const own = touched.flatMap(({ sink: of, epoch }) => (of === sink ? epoch : []));
-    for (const epoch of own) {
+    const { epochs, late } = chain.takeChanges();
+    if (late) concerned.push(open);
+    // What may follow an epoch may have more of a session that was not closed there.
+    const near = new Set(epochs);
+    for (const epoch of epochs) {
       const previous = chain.previous(epoch);
-      if (previous !== undefined) concerned.push({ ...open, epoch: previous });
+      if (previous !== undefined) near.add(previous);
+      if (!late) for (const each of chain.preceding(epoch)) near.add(each);
     }
+    for (const epoch of near) concerned.push({ ...open, epoch });
     if (before === undefined) return;
-    // So may one that can't say what it follows, as long as no other has said where it belongs; and one of a sink that
-    // had lost its state.
-    const unopened = new Set(after.unopened);
-    if (
-      different(before.unopened, after.unopened).length > 0 ||
-      different(before.beginnings, after.beginnings).length > 0 ||
-      own.some((epoch) => unopened.has(epoch) || unopened.has(chain.previous(epoch) ?? ''))
-    ) {
-      concerned.push(open);
-    }
     for (const { before: epoch } of different(before.lost, after.lost)) {
       concerned.push({ ...all, epoch }, open);
     }
-    for (const { epochs } of different(before.branches, after.branches)) {
-      for (const epoch of epochs) concerned.push({ ...all, epoch });
+    for (const { epochs: branch } of different(before.branches, after.branches)) {
+      for (const epoch of branch) concerned.push({ ...all, epoch });
     }
     for (const { epoch } of different(before.miscounted, after.miscounted)) concerned.push({ ...all, epoch });
   }
@@ -590,8 +595,24 @@ export function overdueAt(statement: EpochStatement, now: Date): Date | undefine
   return times.length === 0 ? undefined : new Date(Math.min(...times));
 }
 
-/** Which sessions a change of what is found of an epoch concerns. */
-function compareEpoch(before: EpochStatement, after: EpochStatement, concerned: Concerned[]): void {
+/** After how many seconds without a line an epoch may be overdue for some session of the log: each has its own policy. */
+function leastPatience({ policies, declarations }: Pick<LogCoverage, 'policies' | 'declarations'>): number {
+  const declared = declarations.flatMap(({ heartbeat }) => heartbeat ?? []);
+  return Math.min(
+    ...policies.flatMap(({ heartbeat, lateness, closeTimeout }) => [
+      closeTimeout,
+      ...[heartbeat, ...declared].filter((each) => each > 0).map((each) => each + lateness),
+    ]),
+  );
+}
+
+/** Which sessions a change of what is found of an epoch concerns. `patience` is in seconds. */
+function compareEpoch(
+  before: EpochStatement,
+  after: EpochStatement,
+  patience: number,
+  concerned: Concerned[],
+): void {
   const { sink, epoch } = after;
   const all = { sink, epoch, after: 0, upto: OPEN_END, before: OPEN_END };
   const losses = ({ stated }: EpochStatement): number => (stated?.dropped ?? 0) + (stated?.filtered ?? 0);
@@ -620,13 +641,8 @@ function compareEpoch(before: EpochStatement, after: EpochStatement, concerned: 
   if (JSON.stringify(before.ending) !== JSON.stringify(after.ending)) {
     concerned.push({ ...all, after: Math.min(after.matched + 2, OPEN_END - 1) });
   }
-  const { limits } = after;
   const quiet = Date.parse(after.last?.received ?? '') - Date.parse(before.last?.received ?? '');
-  const patience = Math.min(
-    limits.closeTimeout,
-    limits.heartbeat > 0 ? limits.heartbeat + limits.lateness : limits.closeTimeout,
-  );
-  // It may have counted as silent in between.
+  // It may have counted as silent in between, for a session that goes by an earlier policy.
   if (quiet > patience * 1_000) concerned.push({ ...all, after: OPEN_END - 1 });
 }
 

@@ -349,3 +349,72 @@ describe('time alone', () => {
       .toBe('unverified');
   });
 });
+
+describe('what one sink has to do with a session', () => {
+  /** A sink that alone has to see the sessions that it opens. */
+  const lone = async (name: string, timing: object): Promise<StatingSink> => {
+    const sessions = [{ kind: name, opens: [name], required: [name], members: [] }];
+    await tenant
+      .asAdmin('put', tenant.path('/policy'))
+      .send({ ...timing, sessions })
+      .expect(200);
+    return StatingSink.declare(tenant, name);
+  };
+  const covered = async (session: string, accountant: Accountant): Promise<unknown> => {
+    for (let sweep = 0; sweep < 4; sweep++) await accountant.sweep();
+    return (
+      (await pool.query('select coverage from sessions where session = $1', [session])).rows[0] as {
+        coverage: unknown;
+      }
+    ).coverage;
+  };
+
+  it('of which one run was killed and another, of a lost state, closed the session: it is unclosed in time', async () => {
+    const sink = await lone('first', { closeTimeout: 60, heartbeat: 20, lateness: 10 });
+    const session = `run-${++made}`;
+    await sink.open().say('session.open', { session }).send();
+    await sink.forget().open().say('x.note', { session }).stated('session.close', { session }).send();
+    await expect.poll(() => covered(session, worker())).toBe('open');
+    expect(await covered(session, worker({}, 45_000))).toBe('silent');
+    expect(await covered(session, worker({}, 90_000))).toBe('unclosed');
+    expect(await looked(worker({}, 90_000), session)).toMatchObject({ disposition: 'incomplete' });
+  });
+
+  it('follows its heartbeat when another one is declared', async () => {
+    const sink = await lone('second', { heartbeat: 60, lateness: 1 });
+    const session = `run-${++made}`;
+    const declare = async (heartbeat: number): Promise<void> => {
+      await tenant
+        .asAdmin('put', tenant.path('/sinks/second'))
+        .send({ kind: 'proxy', required: true, heartbeat })
+        .expect(200);
+    };
+    await sink.open().say('session.open', { session }).send();
+    await expect.poll(() => covered(session, worker())).toBe('open');
+    await declare(2);
+    expect(await covered(session, worker({}, 30_000))).toBe('silent');
+    await declare(3_000);
+    expect(await covered(session, worker({}, 35_000))).toBe('open');
+  });
+
+  it('names the statement of the receipt it has when another was recorded that came to nothing', async () => {
+    const sink = await lone('third', { heartbeat: 2, lateness: 1 });
+    const session = `run-${++made}`;
+    await sink.open().say('session.open', { session }).send();
+    const before = await looked(worker({}, 10_000), session);
+    expect(before).toMatchObject({ coverage: 'silent' });
+    await sink.stated('heartbeat').send();
+    // As when the heartbeat had come later than it did here.
+    await pool.query('update sessions set dirty = now(), due = now() where session = $1', [session]);
+    const dying = worker({ issue: () => Promise.reject(new Error('died before it was issued')) });
+    await expect(
+      (async () => {
+        for (let sweep = 0; sweep < 20; sweep++) await dying.sweep();
+      })(),
+    ).rejects.toThrow('died');
+    const { stated_index, receipt } = before;
+    const row = async (): Promise<unknown> => looked(worker({}, 20_000), session);
+    await expect.poll(row).toMatchObject({ coverage: 'silent', stated_index, receipt });
+    expect(await checkAccounts(parts.connection)).toEqual([]);
+  });
+});

@@ -309,6 +309,40 @@ describe('a log that is reconciled in batches', () => {
   });
 });
 
+it('a run of a sink that lost its state is news to sessions that runs near it left open, and to no earlier ones', async () => {
+  const made = new SessionLog();
+  const proxy = made.sink('proxy', { required: true });
+  const log = await StoredLog.create(stored.pool, ORIGIN);
+  const dirty = async (): Promise<string[]> => {
+    await log.write(made.entries.slice(log.size));
+    let names: string[] = [];
+    await stored.store.turn(log.record, async (turn) => {
+      const lane = await Lane.open(turn);
+      await lane.step(turn, log.size, new Date(made.now));
+      names = await lookedAt(turn, lane, log, new Date(made.now));
+    });
+    return names;
+  };
+  for (let run = 0; run < 10; run++) {
+    proxy.forget();
+    // Every second one loses its opening, too.
+    proxy.open(run % 2 === 1);
+    proxy.say('session.open', { session: `run-${run}` });
+    await dirty();
+  }
+  proxy.forget();
+  proxy.open();
+  // After the run that begins before it; and those to which that one, and what came since, may be what followed.
+  const near = ['run-6', 'run-7', 'run-8', 'run-9'];
+  expect(await dirty()).toEqual(near);
+  proxy.say('x.note');
+  expect(await dirty()).toEqual(near);
+  proxy.forget();
+  proxy.open(true);
+  proxy.say('x.note');
+  expect(await dirty()).toEqual(near.slice(1));
+});
+
 it('a session with a receipt names the statement that it was made from, before that one’s entry is reconciled', async () => {
   const made = new SessionLog();
   const proxy = made.sink('proxy', { required: true });

@@ -588,7 +588,8 @@ export class EpochCoverage {
       } else if (root === computed) this.#matched = Math.max(this.#matched, size);
       else {
         const from = Math.min(this.#matched, size) + 1;
-        this.#contradict({ kind: 'root', from, to: size + 1, index, computed });
+        // One over no lines concerns the line that states it.
+        this.#contradict({ kind: 'root', from, to: Math.max(size, from) + 1, index, computed });
       }
       // The next larger root is computed of nodes that grew over this size.
       if (this.#pending[done + 1]?.size !== size) this.#tree.release(size);

@@ -168,6 +168,11 @@ export class LogCoverage {
     return this.#policies.findLast((policy) => policy.index < index) ?? NONE_SET;
   }
 
+  /** Every policy that was in force, the default one included. */
+  get policies(): readonly ProjectPolicy[] {
+    return [DEFAULT_POLICY, ...this.#policies.map(({ policy }) => policy)];
+  }
+
   /** The last declaration of a sink before `index`. */
   declarationAt(sink: string, index: number): Declaration | undefined {
     return this.#declared.findLast((declared) => declared.sink === sink && declared.index < index);

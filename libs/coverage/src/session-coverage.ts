@@ -345,11 +345,7 @@ export class SessionCoverage {
     const breaks = chain.breaks();
     const closed = isClosed(last.extent, last.statement);
     for (const lost of breaks.lost) {
-      const after =
-        !closes(last.extent) &&
-        lost.before !== last.extent.epoch &&
-        lost.index > (last.statement.first?.index ?? Number.MAX_SAFE_INTEGER);
-      if (!beside.lost.has(lost.before) && !after) continue;
+      if (!beside.lost.has(lost.before)) continue;
       statuses.push('silent');
       reasons.push({ reason: 'lost_epoch', lost });
     }

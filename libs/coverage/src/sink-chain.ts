@@ -11,6 +11,8 @@ interface Link extends Opening {
   readonly signed: boolean;
   /** Whether it has said anything but that it opened. */
   readonly spoke: boolean;
+  /** Its number 1 was received, and is no opening that counts: it has none, and that is no line that is missing. */
+  readonly odd?: true | undefined;
 }
 
 /** Everything a `SinkChain` knows, as JSON. */
@@ -65,6 +67,14 @@ export interface Beside {
   readonly lost: ReadonlySet<string>;
 }
 
+/** What changed of a chain, for who keeps what follows from it. */
+export interface ChainChanges {
+  /** Epochs of which it knows more than before, by their first such entries. */
+  readonly epochs: readonly string[];
+  /** An opening came after other lines of its epoch: whatever goes back by it may end elsewhere. */
+  readonly late: boolean;
+}
+
 /** Where going back from an epoch ends, and at which one: with `ours` that of the session, else the last come to. */
 interface Way {
   readonly end: 'ours' | 'lost' | 'unopened' | 'first' | 'circle';
@@ -94,20 +104,22 @@ export class SinkChain {
   readonly sink: string;
   #through: number;
   readonly #links: Map<string, Link>;
+  /** Their epochs, by their first entries. */
+  readonly #order: string[];
   /** Identifiers of the epochs that name one as theirs before. */
   readonly #next = new Map<string, string[]>();
   /** Those of which there are two or more. */
   readonly #forks = new Set<string>();
   /** Epochs before which something may be missing, or wrong: no other is. */
   readonly #suspects = new Set<string>();
-  /** Those whose opening was not received. */
+  /** Those whose opening was not received, by their first entries. */
   readonly #unopened = new Set<string>();
-  /** Epochs that name none before them, by their openings. */
-  readonly #beginnings = new Set<string>();
+  /** Epochs that name none before them, by their first entries. */
+  readonly #beginnings: string[] = [];
   /** Counters of all that were opened, ascending; undefined: to be made again. */
   #counters: number[] | undefined;
-  /** Those of `#beginnings` by their first entries; undefined: to be made again. */
-  #starts: Link[] | undefined;
+  #changed = new Set<string>();
+  #late = false;
 
   constructor(of: { readonly log: string; readonly sink: string } | ChainState) {
     this.log = of.log;
@@ -115,6 +127,7 @@ export class SinkChain {
     if ('v' in of && of.v !== 1) throw new CoverageError('state', 'not version 1 of a stored chain');
     this.#through = 'v' in of ? of.through : -1;
     this.#links = new Map('v' in of ? of.links.map((link) => [link.epoch, link]) : []);
+    this.#order = [...this.#links.keys()];
     for (const link of this.#links.values()) {
       if (link.opened === undefined) this.#unopened.add(link.epoch);
       this.#name(link);
@@ -136,17 +149,23 @@ export class SinkChain {
     if (line.conflict !== undefined) return false;
     const { epoch, kind, seq, attrs } = envelope;
     const known = this.#links.get(epoch);
-    const opens = kind === 'epoch.open' && seq === 1;
+    const isFirst = seq === 1;
+    const opens = kind === 'epoch.open' && isFirst;
     // A second opening that nobody marked as the conflict it is: the first one counts, as in the epoch's own account.
-    if (known !== undefined && (opens ? known.opened !== undefined : known.spoke)) return false;
+    if (known !== undefined && (isFirst ? known.opened !== undefined || known.odd : known.spoke))
+      return false;
     const counts = line.signed !== undefined || !keyed();
-    if (!counts && known !== undefined) return false;
+    if (known !== undefined && !isFirst && !counts) return false;
     const link = known ?? { epoch, first: line.index, signed: false, spoke: false };
+    if (known === undefined) this.#order.push(epoch);
+    this.#changed.add(epoch);
     if (!opens || !counts) {
-      this.#links.set(epoch, { ...link, spoke: counts });
+      const spoke = link.spoke || (counts && !opens);
+      this.#links.set(epoch, { ...link, spoke, ...(isFirst ? { odd: true } : {}) });
       if (link.opened === undefined) this.#unopened.add(epoch);
       return true;
     }
+    if (known !== undefined) this.#late = true;
     const opened: Link = {
       ...link,
       opened: line.index,
@@ -160,6 +179,14 @@ export class SinkChain {
     this.#unopened.delete(epoch);
     this.#name(opened);
     return true;
+  }
+
+  /** What changed since this was last asked. */
+  takeChanges(): ChainChanges {
+    const changes = { epochs: [...this.#changed], late: this.#late };
+    this.#changed = new Set();
+    this.#late = false;
+    return changes;
   }
 
   /** The epoch that the opening of this one names. */
@@ -189,7 +216,7 @@ export class SinkChain {
     return {
       epochs: links.map(({ epoch }) => epoch),
       ...this.breaks(),
-      beginnings: links.filter(({ epoch }) => this.#beginnings.has(epoch)).map(({ epoch }) => epoch),
+      beginnings: [...this.#beginnings],
       unopened: links.filter((link) => link.opened === undefined).map(({ epoch }) => epoch),
     };
   }
@@ -209,7 +236,7 @@ export class SinkChain {
       }
       // With one chain, the lost ones begin after the greatest counter below that was received.
       const from = this.#greatestBelow(counter ?? 0) + 1;
-      const single = this.#beginnings.size <= 1 && counter !== undefined && from < counter;
+      const single = this.#beginnings.length <= 1 && counter !== undefined && from < counter;
       lost.push({
         before: epoch,
         index,
@@ -280,42 +307,105 @@ export class SinkChain {
       for (const each of next) if (!ours.has(each)) epochs.add(each);
       // One that only opened was killed in doing so: it is not what followed.
       const link = this.#links.get(epoch);
-      if (link !== undefined && !next.some((each) => this.#links.get(each)?.spoke === true)) alone.push(link);
+      if (link !== undefined && this.#isAlone(epoch)) alone.push(link);
     }
     // Of one that nothing followed, what followed may be one that can't say so, or one whose sink had lost its state.
     for (const epoch of alone.length > 0 ? this.#mayFollow(alone) : []) {
       if (!ours.has(epoch)) epochs.add(epoch);
     }
+    this.#lostAfter(ours, lost);
     return { epochs: [...epochs].sort((a, b) => firstOf(a) - firstOf(b)), lost };
+  }
+
+  /**
+   * Epochs after which this one may come though it does not name them. With those that it names, and those that hold it to
+   * be beside a session already, these are all to which it is news.
+   */
+  preceding(epoch: string): string[] {
+    const link = this.#links.get(epoch);
+    const isUnopened = link?.opened === undefined;
+    if (link === undefined || (isUnopened ? !link.spoke : link.previous !== undefined)) return [];
+    const found: string[] = [];
+    const placeOf = countOf(this.#order, (each) => (this.#links.get(each) as Link).first < link.first);
+    for (let at = placeOf - 1; at >= 0; at--) {
+      const one = this.#links.get(this.#order[at] as string) as Link;
+      if (this.#isAlone(one.epoch)) found.push(one.epoch);
+      // Whatever is before this has it as the next; of one that is named by others, not everything has.
+      const isNext = isUnopened ? isLoose(one) : isStart(one) && one.spoke && !this.#next.has(one.epoch);
+      if (isNext) break;
+    }
+    return found;
+  }
+
+  /** Whether nothing names it that has said more than that. One that only opened was killed in doing so. */
+  #isAlone(epoch: string): boolean {
+    return !(this.#next.get(epoch) ?? []).some((each) => this.#links.get(each)?.spoke === true);
   }
 
   /** Epochs that name none of these, and that may be what came after one of them all the same. */
   #mayFollow(alone: readonly Link[]): string[] {
     const found: string[] = [];
-    this.#starts ??= [...this.#beginnings]
-      .map((epoch) => this.#links.get(epoch) as Link)
-      .sort((a, b) => a.first - b.first);
-    for (const { first } of alone) {
-      const start = this.#starts[countOf(this.#starts, (one) => one.first <= first)];
-      if (start !== undefined) found.push(start.epoch);
+    const roots = new Map<string, string>();
+    const firstOf = (epoch: string): number => (this.#links.get(epoch) as Link).first;
+    for (const { epoch, first } of alone) {
+      for (
+        let at = countOf(this.#beginnings, (each) => firstOf(each) <= first);
+        at < this.#beginnings.length;
+        at++
+      ) {
+        const start = this.#beginnings[at] as string;
+        // It may have come late: then it is before this one, and not after it.
+        if (this.#next.has(start) && this.#root(epoch, roots) === start) continue;
+        found.push(start);
+        if (this.#links.get(start)?.spoke === true) break;
+      }
     }
-    // By counters: the earliest of those with each, and of those without; an unopened one follows what is one below its own.
-    const earliest = new Map<number | undefined, number>();
-    for (const { counter, first } of alone) {
-      earliest.set(counter, Math.min(earliest.get(counter) ?? Number.POSITIVE_INFINITY, first));
-    }
-    const any = Math.min(...alone.map(({ first }) => first));
+    // One without its opening lacks a line, so that the next such is enough.
+    const waiting = alone.map(({ first }) => first).sort((a, b) => a - b);
+    let at = 0;
+    let isAwaited = false;
     for (const epoch of this.#unopened) {
-      const { first, spoke } = this.#links.get(epoch) as Link;
-      if (!spoke) continue;
-      const isAfter = (of: number | undefined): boolean => (earliest.get(of) ?? first) < first;
-      // What names it tells its counter. One that was the first of its chain may follow any, as one that is opened may.
-      const told = (this.#next.get(epoch) ?? []).map((next) => this.#links.get(next)?.counter);
-      const fits = (counter: number | undefined): boolean =>
-        counter === undefined || counter <= 1 ? any < first : isAfter(counter - 2) || isAfter(undefined);
-      if (told.length === 0 ? any < first : told.some(fits)) found.push(epoch);
+      const link = this.#links.get(epoch) as Link;
+      if (!link.spoke) continue;
+      for (; at < waiting.length && (waiting[at] as number) < link.first; at++) isAwaited = true;
+      if (isAwaited) found.push(epoch);
+      if (isLoose(link)) isAwaited = false;
     }
     return found;
+  }
+
+  /** The epoch at which going back from one ends. */
+  #root(epoch: string, roots: Map<string, string>): string {
+    const passed = new Set<string>();
+    let at = epoch;
+    for (;;) {
+      passed.add(at);
+      const before = this.#before(at);
+      if (typeof before !== 'object' || passed.has(before.epoch)) break;
+      const known = roots.get(before.epoch);
+      at = known ?? before.epoch;
+      if (known !== undefined) break;
+    }
+    for (const each of passed) roots.set(each, at);
+    return at;
+  }
+
+  /**
+   * Losses that show after an epoch in which a session was not closed, and before the next in which it is named; where
+   * something followed that epoch by name, only if there is no such next.
+   */
+  #lostAfter(ours: ReadonlyMap<string, Ends>, lost: Set<string>): void {
+    const places = [...ours.keys()]
+      .flatMap((epoch) => this.#links.get(epoch) ?? [])
+      .sort((a, b) => a.first - b.first);
+    const isOpen = ({ epoch }: Link, at: number): boolean =>
+      ours.get(epoch)?.closes === false && (at === places.length - 1 || this.#isAlone(epoch));
+    if (!places.some(isOpen)) return;
+    for (const { before, index } of this.breaks().lost) {
+      const at = countOf(places, ({ first }) => first < index) - 1;
+      const place = places[at];
+      if (place !== undefined && place.epoch !== before && isOpen(place, at)) lost.add(before);
+    }
   }
 
   /** Where going back from an epoch ends. What is known of an epoch that is passed is known for all who pass it. */
@@ -364,9 +454,10 @@ export class SinkChain {
   #name({ epoch, previous, counter, opened }: Link): void {
     if (opened === undefined) return;
     this.#counters = undefined;
-    this.#starts = undefined;
     if (previous === undefined) {
-      this.#beginnings.add(epoch);
+      const firstOf = (each: string): number => (this.#links.get(each) as Link).first;
+      const at = countOf(this.#beginnings, (each) => firstOf(each) < firstOf(epoch));
+      this.#beginnings.splice(at, 0, epoch);
       if ((counter ?? 0) > 0) this.#suspects.add(epoch);
       return;
     }
@@ -389,6 +480,12 @@ export class SinkChain {
     return this.#counters[countOf(this.#counters, (counter) => counter < bound) - 1] ?? -1;
   }
 }
+
+/** Whether it names none before it. */
+const isStart = ({ opened, previous }: Link): boolean => opened !== undefined && previous === undefined;
+
+/** Whether all that is known of where it belongs is that its opening is missing. */
+const isLoose = ({ opened, spoke, odd }: Link): boolean => opened === undefined && spoke && odd !== true;
 
 /** How many of these are so; those that are come first. */
 function countOf<T>(sorted: readonly T[], isSo: (one: T) => boolean): number {

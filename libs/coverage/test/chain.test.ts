@@ -189,6 +189,8 @@ test('what is beside the epochs of a session is what the page says, however they
       ...ends,
       opened: opened && first,
       spoke: (spoke || !opened) && other,
+      // Number 1 is there, and by who has not the key.
+      odd: opened && !first,
       ...(opened && first ? { previous, counter } : {}),
     }));
     const has = (n: number | undefined): n is number => n !== undefined && n < all.length;
@@ -229,15 +231,33 @@ test('what is beside the epochs of a session is what the page says, however they
       const naming = every.filter((n) => at(n).opened && at(n).previous === e);
       for (const n of naming) epochs.add(n);
       if (naming.some((n) => at(n).spoke)) continue;
-      const begins = every.find((n) => n > e && at(n).opened && at(n).previous === undefined);
-      if (begins !== undefined) epochs.add(begins);
-      for (const n of every.filter((one) => one > e && !at(one).opened && at(one).spoke)) {
-        const names = every.filter((one) => at(one).opened && at(one).previous === n);
-        const own = names.map((one) => at(one).counter).map((counter) => counter && counter - 1);
-        const { counter } = at(e);
-        const fits = (one: number | undefined): boolean =>
-          one === undefined || one <= 0 || counter === undefined || one === counter + 1;
-        if (names.length === 0 || own.some(fits)) epochs.add(n);
+      const comesFrom = (n: number): boolean => {
+        const been = new Set([e]);
+        for (let one = at(e).previous; has(one) && !been.has(one); one = at(one).previous) {
+          if (one === n) return isOwn(one);
+          been.add(one);
+          if (!isOwn(one)) return false;
+        }
+        return false;
+      };
+      const begins = every.filter(
+        (n) => n > e && at(n).opened && at(n).previous === undefined && !comesFrom(n),
+      );
+      const more = begins.findIndex((n) => at(n).spoke);
+      for (const n of more < 0 ? begins : begins.slice(0, more + 1)) epochs.add(n);
+      const loose = every.filter((n) => n > e && !at(n).opened && at(n).spoke);
+      const enough = loose.findIndex((n) => !at(n).odd);
+      for (const n of enough < 0 ? loose : loose.slice(0, enough + 1)) epochs.add(n);
+    }
+    const shown = every.filter((n) => isLost(n));
+    const named = every.filter((n) => at(n).ours);
+    for (const [place, e] of named.entries()) {
+      const next = named[place + 1];
+      const follows = every.some((n) => at(n).opened && at(n).previous === e && at(n).spoke);
+      if (at(e).closes || (next !== undefined && follows)) continue;
+      for (const n of shown) {
+        // Its opening is its first entry, but where somebody without the key wrote that.
+        if (n > e && (next === undefined || n <= next)) lost.add(n);
       }
     }
     return {

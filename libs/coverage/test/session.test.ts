@@ -6,7 +6,7 @@ import {
   SessionCoverage,
 } from '@belay/coverage';
 import { CompactRange, leafHash, nodeHash } from '@belay/merkle';
-import { keyed, LogSink, SessionLog } from '@belay/testkit';
+import { keyed, type LogSink, SessionLog } from '@belay/testkit';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 
@@ -350,23 +350,81 @@ test('a sink that lost its state between two runs: the first run that follows no
   expect(member(log.coverage(S), 'proxy').reasons).toEqual(reasons);
 });
 
-test('a run without its opening counts until the run after it says that it has another place', () => {
+test('a run without its opening counts, whatever the run after it says of its number', () => {
   const { log, proxy, hook } = setUp();
   for (const sink of [proxy, hook]) sink.say('session.open', { session: S });
   hook.stated('session.close', { session: S });
   proxy.stated('epoch.close');
-  // Another machine under the same name, of which the first runs were somewhere else.
-  const other = new LogSink(log, proxy.by, 'proxy');
-  for (let run = 0; run < 4; run++) other.open(true);
-  other.say('x.note');
-  other.stated('epoch.close');
-  const { epoch } = other;
+  // One run is lost whole, and of the next one its opening: the sink's third and fourth.
+  proxy.open(true);
+  proxy.say('call', { session: S }, true);
+  proxy.open(true);
+  proxy.say('x.note');
+  const { epoch } = proxy;
   const blamed = (): boolean =>
     member(log.coverage(S), 'proxy').reasons.some((why) => 'epoch' in why && why.epoch === epoch);
   expect(blamed()).toBe(true);
-  // Its fifth run can not be the second of this chain.
-  other.open();
-  expect(blamed()).toBe(false);
+  proxy.open();
+  expect(blamed()).toBe(true);
+});
+
+test('an opening that came late begins nothing after the run that names it', () => {
+  const { log, proxy, hook } = setUp({ heartbeat: 0 });
+  hook.say('session.open', { session: S });
+  hook.stated('session.close', { session: S });
+  proxy.forget();
+  proxy.open(true);
+  const opening = proxy.line('epoch.open', { attrs: { counter: 0, sink_kind: 'proxy' } }, 1);
+  proxy.open();
+  proxy.say('session.open', { session: S });
+  proxy.stated('epoch.close');
+  log.append(opening, proxy.by);
+  proxy.forget();
+  proxy.open();
+  proxy.say('call', { session: S }, true);
+  proxy.stated('epoch.close');
+  expect(member(log.coverage(S), 'proxy').reasons).toMatchObject([
+    { reason: 'missing', epoch: proxy.epoch, from: 2, to: 3, beside: true },
+    { reason: 'root_not_compared', beside: true },
+  ]);
+});
+
+test('a run that was lost whole counts after the run that did not close, whatever speaks of the session later', () => {
+  const { log, proxy, hook } = setUp({ heartbeat: 0 });
+  hook.say('session.open', { session: S });
+  hook.stated('session.close', { session: S });
+  proxy.say('session.open', { session: S });
+  proxy.stated('epoch.close');
+  proxy.forget();
+  proxy.open(true);
+  proxy.say('call', { session: S }, true);
+  proxy.stated('epoch.close', {}, true);
+  proxy.open();
+  proxy.stated('epoch.close');
+  const shown = proxy.epoch;
+  proxy.forget();
+  proxy.open();
+  proxy.say('call', { session: S });
+  proxy.stated('session.close', { session: S });
+  proxy.stated('epoch.close');
+  expect(member(log.coverage(S), 'proxy')).toMatchObject({
+    status: 'silent',
+    reasons: [{ reason: 'lost_epoch', lost: { before: shown } }],
+  });
+});
+
+test('a root over no lines concerns the line that states it', () => {
+  const { log, hook } = setUp();
+  hook.say('session.open', { session: S });
+  const sink = log.sink('odd', { kind: 'proxy', required: true });
+  sink.epoch = log.ulid();
+  const root = leafHash(Buffer.from('other')).toString('base64');
+  sink.stated('session.close', { session: S, attrs: { root } });
+  const found = canonicalOf(log.coverage(S));
+  expect(member(found, 'odd')).toMatchObject({
+    status: 'conflict',
+    reasons: [{ reason: 'conflict', kind: 'root', from: 1, to: 2 }],
+  });
 });
 
 test('which sinks a session has to have depends on who opened it; nobody else can ask for less', () => {

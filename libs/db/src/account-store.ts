@@ -519,16 +519,22 @@ export class AccountTurn {
          insert into session_runs (log, session, first, last) select $1, session, first, last from t where not more`,
         batch.runs,
       );
-      await this.#json(
-        `update sessions s set dirty = coalesce(s.dirty, $3), due = $3
-         from (select distinct x.session from jsonb_to_recordset($2::jsonb)
-                 as t(sink text, epoch text, after bigint, upto bigint, before bigint)
-               join session_epochs x on x.log = $1 and x.sink = t.sink and x.epoch = coalesce(t.epoch, x.epoch)
-                 and x.last > t.after and x.last <= t.upto and x.first < t.before) c
-         where s.log = $1 and s.session = c.session`,
-        batch.concerned,
-        now,
-      );
+      // Apart, for each has an index of its own.
+      for (const [concerned, epoch] of [
+        [batch.concerned.filter((one) => one.epoch !== undefined), 'and x.epoch = t.epoch'],
+        [batch.concerned.filter((one) => one.epoch === undefined), ''],
+      ] as const) {
+        await this.#json(
+          `update sessions s set dirty = coalesce(s.dirty, $3), due = $3
+           from (select distinct x.session from jsonb_to_recordset($2::jsonb)
+                   as t(sink text, epoch text, after bigint, upto bigint, before bigint)
+                 join session_epochs x on x.log = $1 and x.sink = t.sink ${epoch}
+                   and x.last > t.after and x.last <= t.upto and x.first < t.before) c
+           where s.log = $1 and s.session = c.session`,
+          concerned,
+          now,
+        );
+      }
       await this.#json(
         `update sessions s set dirty = coalesce(s.dirty, $3), due = $3, heard = true
          from jsonb_array_elements_text($2::jsonb) as t(session) where s.log = $1 and s.session = t.session`,

@@ -71,13 +71,21 @@ export function wholeEpochs<Facts extends Omit<EpochFacts, 'spans'>>(epochs: rea
       whole.add(one);
     }
   }
-  // After each named one, the first that names none before it: its sink may have lost its state in between.
-  const waiting = new Set<string>();
+  // After each named one, those that name none before them, to the first that has said more by when the next begins: their
+  // sink may have lost its state in between. One that others name may turn out to be before the named one, and ends nothing.
+  const followed = new Set(
+    epochs.flatMap(({ sink, previous }) => (previous === undefined ? [] : keyOf(sink, previous))),
+  );
+  const until = new Map<string, number>();
   const placed = epochs.filter(({ first, sink }) => first !== undefined && speaking.has(sink));
   for (const facts of placed.sort((a, b) => (a.first as number) - (b.first as number))) {
-    const { sink, named, previous, first, opened } = facts;
-    if (previous === undefined && opened === first && waiting.delete(sink)) whole.add(facts);
-    if (named) waiting.add(sink);
+    const { sink, epoch, named, previous, opened, spoke = Number.POSITIVE_INFINITY } = facts;
+    const first = facts.first as number;
+    if (previous === undefined && opened === first && first <= (until.get(sink) ?? -1)) {
+      whole.add(facts);
+      if (!followed.has(keyOf(sink, epoch))) until.set(sink, Math.min(until.get(sink) as number, spoke));
+    }
+    if (named) until.set(sink, Number.POSITIVE_INFINITY);
   }
   return whole;
 }

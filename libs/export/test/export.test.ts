@@ -412,7 +412,7 @@ test('an epoch whose opening came after other lines of it is whole: until then, 
     facts('next', { first: 12, opened: 12, spoke: 13, previous: 'E1' }),
     facts('after', { first: 14, opened: 14, spoke: 15 }),
   ];
-  // And the first that begins anew after it: of a sink that had lost its state.
+  // And the first that begins anew after it: of a sink that had lost its state. ('other' spoke before the next one began.)
   expect([...wholeEpochs(epochs.toReversed())].map(({ epoch }) => epoch).sort()).toEqual([
     'E1',
     'late',

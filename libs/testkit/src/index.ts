@@ -17,5 +17,5 @@ export {
   value,
   verifyAck,
 } from './log-harness.js';
-export { keyed, LogSink, SessionLog } from './session-log.js';
+export { keyed, type LogSink, SessionLog } from './session-log.js';
 export { problem, SmallCollector } from './small-collector.js';
