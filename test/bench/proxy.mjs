@@ -107,32 +107,44 @@ export async function run({ scale }) {
   }
 }
 
-/** Answers of 10 MB through pipe() and through the proxy, in turn; and how the proxy's memory grows over a gigabyte. */
+/**
+ * Answers of 10 MB through pipe() and through the proxy, in turn, each first every second time; and how the proxy's memory
+ * grows over a gigabyte. `sustained` leaves out the first fifth: until then both warm up, and the recorder's second thread
+ * is being started.
+ */
 async function throughput(dir, scale) {
   const flood = (count) => [join(dir, 'flood.cjs'), String(10 * MB), String(count)];
   const piped = (count) => [join(dir, 'pipe.cjs'), ...flood(count)];
   const proxied = (count) => [CLI, 'proxy', '--', process.execPath, ...flood(count)];
   const count = Math.max(5, Math.round(100 * scale));
   const found = { pipe: [], proxy: [] };
-  for (let round = 0; round < 5; round++) {
-    found.pipe.push((await flow(dir, piped(count))).rate);
-    found.proxy.push((await flow(dir, proxied(count))).rate);
+  const ways = [
+    ['pipe', piped],
+    ['proxy', proxied],
+  ];
+  for (let round = 0; round < 11; round++) {
+    for (const [name, way] of round % 2 === 0 ? ways : ways.toReversed())
+      found[name].push(await flow(dir, way(count)));
   }
   const long = await flow(dir, proxied(Math.max(10, Math.round(100 * scale))));
   const [tenth, last] = [long.memory[Math.floor(long.memory.length / 10)], long.memory.at(-1)];
   return [
-    {
-      what: 'answers of 10 MB, recording',
-      'pipe() MB/s': median(found.pipe).toFixed(0),
-      'proxy MB/s': median(found.proxy).toFixed(0),
-      share: median(found.proxy.map((rate, at) => rate / found.pipe[at])).toFixed(2),
-      'RSS MB after a tenth': tenth.toFixed(0),
-      'at the end': last.toFixed(0),
-    },
-  ];
+    ['sustained', 'sustained'],
+    ['from the first byte', 'rate'],
+  ].map(([what, rate]) => ({
+    what: `answers of 10 MB, recording, ${what}`,
+    'pipe() MB/s': median(found.pipe.map((each) => each[rate])).toFixed(0),
+    'proxy MB/s': median(found.proxy.map((each) => each[rate])).toFixed(0),
+    share: median(found.proxy.map((each, at) => each[rate] / found.pipe[at][rate])).toFixed(2),
+    'RSS MB after a tenth': tenth.toFixed(0),
+    'at the end': last.toFixed(0),
+  }));
 }
 
-/** Megabytes per second from the first byte to the last, and the process's memory on the way. */
+/**
+ * Megabytes per second from the first byte to the last (`rate`) and from the end of the first fifth of the answers
+ * (`sustained`), and the process's memory on the way.
+ */
 async function flow(dir, args) {
   const traces = join(dir, 'stream');
   const child = spawn(process.execPath, args, {
@@ -141,16 +153,24 @@ async function flow(dir, args) {
   });
   let [bytes, first, last] = [0, 0, 0];
   const memory = [];
+  /** When each answer had come. */
+  const ends = [];
   child.stdout.on('data', (chunk) => {
     last = performance.now();
     first ||= last;
-    if (Math.floor((bytes + chunk.length) / (10 * MB)) > Math.floor(bytes / (10 * MB)))
-      memory.push(rss(child.pid));
     bytes += chunk.length;
+    if (Math.floor(bytes / (10 * MB)) === ends.length) return;
+    ends.push(last);
+    memory.push(rss(child.pid));
   });
   await new Promise((resolve) => child.once('close', resolve));
   rmSync(traces, { recursive: true, force: true });
-  return { rate: bytes / 1_000 / (last - first), memory: memory.filter((each) => each > 0) };
+  const warm = Math.floor(ends.length / 5);
+  return {
+    rate: bytes / 1_000 / (last - first),
+    sustained: ((ends.length - 1 - warm) * 10 * MB) / 1_000 / (ends.at(-1) - ends[warm]),
+    memory: memory.filter((each) => each > 0),
+  };
 }
 
 function rss(pid) {
