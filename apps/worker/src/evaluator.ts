@@ -62,7 +62,7 @@ const SHORTEST_REST_MS = 1_000;
 /** Receipts of a session after which each further one is followed by twice the rest, from a second on, to so much. */
 const FREE_RECEIPTS = 4;
 const LONGEST_REST_MS = 10 * 60_000;
-/** Sessions of which that is remembered; past it the ones that were judged longest ago are forgotten. */
+/** Sessions of which that is remembered; past it the ones that were judged longest ago are asked of their receipts. */
 const MOST_RESTING = 20_000;
 
 export interface EvaluatorParts {
@@ -196,7 +196,7 @@ export class Evaluator {
         continue;
       }
       const key = `${turn.log.log} ${row.session}`;
-      const until = this.#resting.get(key)?.until ?? 0;
+      const until = this.#resting.get(key)?.until ?? (await this.#restOf(turn, row, key, now.getTime()));
       if (!force && until > now.getTime()) {
         await turn.postpone(lane.fence, [row.session], new Date(until));
         continue;
@@ -263,12 +263,22 @@ export class Evaluator {
     const isLongAgo = before === undefined || before.until + LONGEST_REST_MS < now;
     const receipts = (isLongAgo ? 0 : before.receipts) + (isNews ? 1 : 0);
     const long = (entries / ENTRIES_A_SECOND) * 1_000 * RESTS;
-    const often = receipts > FREE_RECEIPTS ? 1_000 * 2 ** (receipts - FREE_RECEIPTS - 1) : 0;
+    this.#keep(key, now + Math.max(long < SHORTEST_REST_MS ? 0 : long, restAfter(receipts)), receipts);
+  }
+
+  /** Of one that is not remembered, since another worker judged it, or too many others were: what its receipts tell. */
+  async #restOf(turn: AccountTurn, row: AccountSession, key: string, now: number): Promise<number> {
+    if (row.receipt === null) return 0;
+    const since = new Date(now - LONGEST_REST_MS);
+    const { count, last } = await turn.receiptsSince(`session:${row.session}`, since);
+    const until = last === null ? 0 : last.getTime() + restAfter(count);
+    this.#keep(key, until, count);
+    return until;
+  }
+
+  #keep(key: string, until: number, receipts: number): void {
     this.#resting.delete(key);
-    this.#resting.set(key, {
-      until: now + Math.max(long < SHORTEST_REST_MS ? 0 : long, Math.min(often, LONGEST_REST_MS)),
-      receipts,
-    });
+    this.#resting.set(key, { until, receipts });
     if (this.#resting.size <= MOST_RESTING) return;
     for (const oldest of this.#resting.keys()) {
       this.#resting.delete(oldest);
@@ -501,6 +511,13 @@ export class Evaluator {
 }
 
 const asOfNow = (lane: Lane, now: Date): AsOf => ({ size: lane.size, time: now.toISOString() });
+
+/** Milliseconds that a session is left alone for when it has had so many receipts of late. */
+function restAfter(receipts: number): number {
+  return receipts > FREE_RECEIPTS
+    ? Math.min(1_000 * 2 ** (receipts - FREE_RECEIPTS - 1), LONGEST_REST_MS)
+    : 0;
+}
 
 /** Whether a full look can come to something that no receipt says yet. */
 function mayHaveChanged(row: AccountSession, statement: SessionStatement): boolean {

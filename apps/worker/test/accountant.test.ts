@@ -251,8 +251,11 @@ describe('a session that comes to something else again and again', () => {
     const { issued } = await said(session);
     expect(issued).toBeGreaterThan(4);
     expect(issued).toBeLessThan(12);
+    // Nor does another worker begin anew, who remembers nothing.
+    await worker({}, () => clock.ms - Date.now()).sweep();
+    expect(await said(session)).toMatchObject({ issued });
     // What it came to last is said in the end.
-    clock.ms += 150_000;
+    clock.ms += 600_000;
     expect(await looked(accountant, session)).toMatchObject({ disposition: 'unverified' });
   });
 });

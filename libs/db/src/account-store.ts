@@ -462,6 +462,17 @@ export class AccountTurn {
     return rows[0] as ReceiptRow | undefined;
   }
 
+  /** How many receipts of a scope were made since then, and when the last of them was. */
+  async receiptsSince(scope: string, since: Date): Promise<{ count: number; last: Date | null }> {
+    const { rows } = await this.#client.query({
+      name: 'account_receipts_since',
+      text: `select count(*)::int as count, max(created) as last from receipts
+             where log = $1 and scope = $2 and created > $3`,
+      values: [this.log.log, scope, since],
+    });
+    return rows[0] as { count: number; last: Date | null };
+  }
+
   async webhooks(): Promise<{ id: string; events: string[] }[]> {
     const { rows } = await this.#client.query({
       name: 'account_webhooks',
