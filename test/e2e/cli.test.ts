@@ -381,7 +381,10 @@ describe('what sessions come to', () => {
   it('belay label of a session that the log does not know is refused, and those near it are told', async () => {
     const digits = session.slice('hmac-sha256:'.length, 'hmac-sha256:'.length + 12);
     for (const [wrong, near] of [
-      ['nope', 'Which ones there are: belay sessions'],
+      [
+        'nope',
+        "Which ones there are: belay sessions. If it is an id of the agent's (BELAY_SESSION): --run nope",
+      ],
       [`${digits.slice(0, 8)}x`, `Near it: ${digits}. All: belay sessions`],
     ] as const) {
       expect(await asked('label', wrong, '--says', 'violated')).toMatchObject({

@@ -23,6 +23,7 @@ export const asAdmin = (config: CliConfig, options: AdminOptions): Promise<Servi
   connect(config, options, options.adminKey ?? config.adminKey, {
     option: '--admin-key',
     variable: 'BELAY_ADMIN_KEY',
+    from: '`belay tenant create` printed it.',
   });
 
 /** The project a command is about: as given, else the one this machine appends to. */

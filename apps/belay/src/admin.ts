@@ -286,6 +286,7 @@ async function createTenant(options: TenantOptions): Promise<void> {
   const service = await connect(config, options, options.operatorKey ?? config.operatorKey, {
     option: '--operator-key',
     variable: 'BELAY_OPERATOR_KEY',
+    from: '`belay serve` printed it when it first started; for a lost one: belay operator reissue',
   });
   const tenant = await service.json<TenantCreated>('POST', '/v1/tenants', { name: options.name });
   await print(

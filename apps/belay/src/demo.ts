@@ -473,7 +473,7 @@ async function demo(): Promise<void> {
     say(
       style.dim(
         contained
-          ? '  The policy requires every line of proxy and hook; the verifier counts where it spoke. A call counts as\n  replayed only where the state before it was in the log first: of tuesday, which ran with --attest-first.'
+          ? '  The policy requires every line of proxy and hook; the verifier counts where it spoke. A call counts as\n  replayed only where the state before it was in the log first: all of tuesday, which ran with --attest-first,\n  and elsewhere where it happened to be.'
           : '  The policy requires every line of proxy and hook.',
       ),
     );

@@ -107,7 +107,7 @@ function witnessText(witness: Witness): string {
 }
 
 function reasonsText({ status, reasons }: Disposition): string {
-  if (status === 'unverified') return 'no session was judged, nothing was run again';
+  if (status === 'unverified') return 'it judges nothing: a verdict in it is the word of its verifier';
   const shown = reasons.slice(0, 5).map(({ index, first }) => `entry ${index} contradicts entry ${first}`);
   return [...shown, ...(reasons.length > 5 ? [`and ${reasons.length - 5} more`] : [])].join('; ');
 }

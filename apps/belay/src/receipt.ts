@@ -104,7 +104,7 @@ function adviceFor(read: AnyReceipt | undefined, { verdict }: Report): string {
     scope.type === 'session' ? `--session ${scope.session}` : `--from ${scope.from} --to ${scope.to}`;
   return (
     'What it claims is signed. Whether its entries come to that, an export of them decides:\n' +
-    `belay export create ${what} --out FILE.zip, then belay receipt verify FILE.zip\n`
+    `belay export create ${what} --out FILE.zip, then belay receipt verify FILE.zip --key VKEY\n`
   );
 }
 

@@ -42,7 +42,8 @@ function exitOf(status: number): typeof EXIT.badInput | typeof EXIT.unavailable 
 
 const NEXT: Readonly<Record<string, string>> = {
   unauthenticated: 'Check that the key was pasted whole and that it is for this service.',
-  forbidden: 'This kind of key may not do that; see the table of credentials in the README.',
+  forbidden:
+    'This kind of key may not do that: tenants take the operator key, projects, tokens and sinks an admin key, reading and exports an auditor key.',
   token_revoked: 'Ask the project for a new token.',
   token_expired: 'Ask the project for a new token.',
   not_found: 'It does not exist, or this key may not see it.',
@@ -224,10 +225,10 @@ export async function connect(
   config: CliConfig,
   { url }: ConnectionOptions,
   key: string | undefined,
-  needed?: { readonly option: string; readonly variable: string },
+  needed?: { readonly option: string; readonly variable: string; readonly from: string },
 ): Promise<Service> {
   if (key === undefined && needed !== undefined) {
-    throw usage(`needs a key: ${needed.option} KEY, or ${needed.variable} in the environment`);
+    throw usage(`needs a key: ${needed.option} KEY, or ${needed.variable} in the environment`, needed.from);
   }
   const named = url ?? config.url;
   const address = named ?? (await readCredentials(config.credentials))?.url ?? DEFAULT_URL;

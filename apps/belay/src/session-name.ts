@@ -60,7 +60,7 @@ export const noSession = (given: string, near: readonly string[]): CliError =>
     'not_found',
     `no session is named ${printable(given)}`,
     near.length === 0
-      ? 'Which ones there are: belay sessions'
+      ? `Which ones there are: belay sessions. If it is an id of the agent's (BELAY_SESSION): --run ${printable(given)}`
       : `Near it: ${near.map((name) => printable(spokenName(name))).join(', ')}. All: belay sessions`,
   );
 

@@ -175,7 +175,7 @@ const brief = (time: string): string =>
     .replace(/ 00:00$/, '');
 
 /** Whether anything follows from what is not in the period, and if not, why not. */
-function completeness({ scope, complete, entries, asOf }: PeriodReceipt, style: Style): string {
+function completeness({ scope, complete, entries, sinks, asOf }: PeriodReceipt, style: Style): string {
   const [from, to, made] = [scope.from, scope.to, asOf.time].map((time) => Date.parse(time)) as [
     number,
     number,
@@ -184,6 +184,8 @@ function completeness({ scope, complete, entries, asOf }: PeriodReceipt, style: 
   if (complete) return `${style.good('✓ COMPLETE')}  every sink accounts for all that it numbered`;
   if (from >= made)
     return `${style.odd('… NOT BEGUN')}  it begins after this receipt was made, so nothing can be in it`;
+  if (to > made && entries.count > 0 && sinks.every(({ status }) => status === 'complete'))
+    return `${style.odd('… NOT OVER')}  it was not over when this receipt was made; until then every sink accounted for all that it had numbered`;
   const over = to > made ? '; it was not over when this receipt was made' : '';
   if (entries.count === 0)
     return `${style.odd('? NOTHING IN IT')}  no line was received in it, so there is nothing that a sink could account for${over}`;

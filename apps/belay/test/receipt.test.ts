@@ -135,7 +135,7 @@ describe('belay receipt show', () => {
     expect(stdout).toContain('Nothing on this page was checked');
     expect(stdout).not.toMatch(/\bVALID\b/);
     expect(stdout).toMatch(/observed: a sink with a declared key/);
-    expect(stdout).toMatch(/unverified: no session was judged/);
+    expect(stdout).toMatch(/unverified: it judges nothing: a verdict in it is the word of its/);
     expect(stdout).toMatch(/ 3 .* proxy +result\s+tool read_file, ok true, ms 3 +sha256:/);
     expect(stdout).toContain('What this does not prove');
     for (const line of stdout.split('\n')) {

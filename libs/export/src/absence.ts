@@ -80,7 +80,9 @@ function epochGap({ status, missing, missingOmitted, conflicts }: ReportEpoch): 
   const more = missing.length - MISSING_NAMED + missingOmitted;
   return [
     status,
-    ...missing.slice(0, MISSING_NAMED).map((each) => `missing ${missingText(each)}`),
+    ...missing
+      .slice(0, MISSING_NAMED)
+      .map((each) => `missing ${each.to - each.from > 1 ? 'lines' : 'line'} ${missingText(each)}`),
     ...(more > 0 ? [counted(more, 'more gap')] : []),
     ...(conflicts > 0 ? [counted(conflicts, 'conflict')] : []),
   ].join('; ');
@@ -93,7 +95,9 @@ export function absenceRows(facts: ReportFacts): readonly AbsenceRow[] {
   const gaps = coverageGaps(facts);
   const { denials, unjudgedCalls, laterLines, agentLines, missing, conflicts } = facts.found;
   const unjudged =
-    unjudgedCalls > 0 ? [`${counted(unjudgedCalls, 'call')} not judged, which could have failed`] : [];
+    unjudgedCalls > 0
+      ? [`${counted(unjudgedCalls, 'call')} on neither a replay nor a label, which could have failed unseen`]
+      : [];
   const later =
     laterLines > 0
       ? [`${counted(laterLines, 'line')} of sessions that came after what their receipts looked at`]
@@ -104,7 +108,7 @@ export function absenceRows(facts: ReportFacts): readonly AbsenceRow[] {
       : [];
   return [
     row('verdict FAIL', facts.verdicts.FAIL, [...unjudged, ...later, ...undecided, ...gaps]),
-    row('call that was not judged (neither run again nor labelled)', unjudgedCalls, [...later, ...gaps]),
+    row('call that rests on neither a replay nor a label', unjudgedCalls, [...later, ...gaps]),
     row('denied operation (the boundary of the sandbox refused it)', denials, gaps),
     row('missing line that nothing accounts for', missing.undisclosed, gaps),
     row('line that its sink says it dropped or filtered', missing.dropped + missing.filtered, gaps),

@@ -204,7 +204,7 @@ const sinkText = ({ sinks }: ReportFacts): string => {
 };
 
 const verdictText = ({ verdicts: { PASS, WARN, FAIL, UNVERIFIED }, found, calls }: ReportFacts): string =>
-  `verdicts: ${figure(PASS)} PASS, ${figure(WARN)} WARN, ${figure(FAIL)} FAIL, ${figure(UNVERIFIED)} UNVERIFIED; ${figure(found.unjudgedCalls)} of ${counted(calls, 'call')} not judged`;
+  `verdicts: ${figure(PASS)} PASS, ${figure(WARN)} WARN, ${figure(FAIL)} FAIL, ${figure(UNVERIFIED)} UNVERIFIED; ${figure(found.unjudgedCalls)} of ${counted(calls, 'call')} on neither a replay nor a label`;
 
 const dispositionText = ({ dispositions }: ReportFacts): string =>
   `sessions: ${Object.entries(dispositions)

@@ -56,7 +56,7 @@ function ownLimitations(facts: ReportFacts): readonly string[] {
     ),
     ...when(
       incomplete > 0,
-      `What happened in the parts that are missing of ${counted(incomplete, 'incomplete session')}.`,
+      `What happened in the parts that are missing of ${counted(incomplete, 'incomplete session')}. (One that is violated or contested may lack parts, too.)`,
     ),
     ...when(contested > 0, `What happened in ${counted(contested, 'contested session')}.`),
     ...when(
@@ -66,7 +66,7 @@ function ownLimitations(facts: ReportFacts): readonly string[] {
     ...when(unverified > 0, `That ${counted(unverified, 'unverified session')} did what is on record.`),
     ...when(
       unjudgedCalls > 0,
-      `What ${counted(unjudgedCalls, 'call')} did that ${unjudgedCalls === 1 ? 'was' : 'were'} not judged: neither run again nor labelled by an auditor.`,
+      `What ${counted(unjudgedCalls, 'call')} did that ${unjudgedCalls === 1 ? 'rests' : 'rest'} on neither a replay nor a label of an auditor's: there is no verdict on ${unjudgedCalls === 1 ? 'it' : 'them'}, or one that does not count as a replay, such as of a state that was not in the log before the call.`,
     ),
     ...when(
       laterLines > 0,

@@ -423,7 +423,7 @@ function* judged(model: ReportModel): Generator<Block> {
   const { same_domain: same, other_domain: other, unknown } = model.recorder;
   yield {
     block: 'text',
-    text: `Calls that were run again: ${figure(other)} by a verifier of another trust domain than who recorded them, ${figure(same)} by one of the same, ${figure(unknown)} where a domain is not declared. Labels by auditors: ${figure(model.labels)}. Calls that were not judged, neither run again nor labelled: ${figure(model.found.unjudgedCalls)} of ${figure(model.calls)}.`,
+    text: `Calls that were run again: ${figure(other)} by a verifier of another trust domain than who recorded them, ${figure(same)} by one of the same, ${figure(unknown)} where a domain is not declared. Labels by auditors: ${figure(model.labels)}. Calls that rest on neither (no verdict, or one that does not count as a replay, and no label): ${figure(model.found.unjudgedCalls)} of ${figure(model.calls)}.`,
   };
 }
 

@@ -87,7 +87,7 @@ describe('absence', () => {
     const facts = sampleFacts();
     expect(absenceOf(facts, /FAIL/)).toMatchObject({ result: 'found', count: facts.verdicts.FAIL });
     expect(absenceOf(facts, /denied/).because).toContain(
-      'file-proxy, epoch 01K3022ZC5M9W2QHTR8VXB4N7D: gap; missing 17-18, nothing says why; missing 402-430, dropped when its spool was full, said by the sink; missing 1,211, nothing says why',
+      'file-proxy, epoch 01K3022ZC5M9W2QHTR8VXB4N7D: gap; missing lines 17-18, nothing says why; missing lines 402-430, dropped when its spool was full, said by the sink; missing line 1,211, nothing says why',
     );
     expect(absenceOf(facts, /agent's own/)).toMatchObject({ result: 'inconclusive', count: 0 });
     const found = clean({ found: { ...clean().found, denials: 2 } });
@@ -98,10 +98,10 @@ describe('absence', () => {
     const unjudged = clean({ found: { ...clean().found, unjudgedCalls: 2 } });
     expect(absenceOf(unjudged, /FAIL/)).toMatchObject({
       result: 'inconclusive',
-      because: ['2 calls not judged, which could have failed'],
+      because: ['2 calls on neither a replay nor a label, which could have failed unseen'],
     });
     const later = clean({ found: { ...clean().found, laterLines: 2 } });
-    for (const row of [absenceOf(later, /FAIL/), absenceOf(later, /not judged/)]) {
+    for (const row of [absenceOf(later, /FAIL/), absenceOf(later, /rests on neither/)]) {
       expect(row).toMatchObject({
         result: 'inconclusive',
         because: ['2 lines of sessions that came after what their receipts looked at'],

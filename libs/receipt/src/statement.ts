@@ -33,7 +33,7 @@ export const MAX_RECEIPT_BYTES = 80 * 1024 * 1024;
 export const NOT_PROVEN: readonly string[] = Object.freeze([
   'That what the entries say is true: an entry shows who said it, when it was received and that it was not changed since.',
   'That nothing is missing: coverage is not evaluated in a receipt for an event or a range.',
-  'That a step was right: no session was judged and nothing was run again.',
+  'That a step was right: this receipt judges nothing. A verdict in it is the word of its verifier.',
   'What the content was: entries hold commitments, which open only with their salt and the content itself.',
   'That the times are right: they are by the clocks of the sinks and of the collector.',
   'That everyone is shown the same log: compare its checkpoint with those that others hold.',
