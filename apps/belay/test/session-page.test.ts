@@ -2,8 +2,10 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { SESSION_RECEIPT_CHECKS } from '@belay/receipt';
+import { parseAnyReceipt, type PeriodReceipt, SESSION_RECEIPT_CHECKS } from '@belay/receipt';
 import { afterAll, describe, expect, it } from 'vitest';
+import { styleFor } from '../src/output.js';
+import { periodPage } from '../src/session-page.js';
 import { belay } from './command.js';
 
 const scratch = mkdtempSync(join(tmpdir(), 'belay-session-page-'));
@@ -80,6 +82,27 @@ describe('belay receipt show, of a session', () => {
       disposition: { status: 'incomplete' },
       because: [expect.stringMatching(/^proxy has a gap: lines 6 to 7 never came/)],
     });
+  });
+});
+
+describe('the page of a period', () => {
+  const read = parseAnyReceipt(readFileSync(kept('period')));
+  if (read.type !== 'period') throw new Error(read.type);
+  const { receipt } = read;
+  const complete = receipt.sinks.map((sink) => ({ ...sink, status: 'complete' as const }));
+  const pageOf = (other: Partial<PeriodReceipt>): string =>
+    periodPage({ ...receipt, ...other } as PeriodReceipt, undefined, styleFor({ colour: false })).replace(
+      /\s+/g,
+      ' ',
+    );
+
+  it('says which of the two it is that nothing follows from: lines that are missing, or that it goes on', () => {
+    const time = receipt.scope.from.replace('T00:00', 'T00:01');
+    const going = { asOf: { ...receipt.asOf, time } };
+    expect(pageOf({})).toContain('◌ NOT COMPLETE some sink does not account for all of it');
+    expect(pageOf({})).not.toContain('it was not over');
+    expect(pageOf(going)).toMatch(/◌ NOT COMPLETE .*; it was not over when this receipt was made/);
+    expect(pageOf({ ...going, sinks: complete })).toMatch(/… NOT OVER it was not over when .* every sink/);
   });
 });
 
