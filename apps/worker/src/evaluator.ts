@@ -546,8 +546,8 @@ function dueOf(lane: Lane, statement: SessionStatement, asOf: AsOf, now: Date): 
   const times: number[] = [];
   for (const { sink, required, closed, epochs } of statement.members) {
     for (const { epoch, status } of epochs) {
-      // Of a part that is over time says nothing; another may go on though the session was closed after it.
-      if (closed && status !== 'open' && status !== 'silent') continue;
+      // Of one that is whole time says nothing; another may go on though the session was closed after it.
+      if (closed && status === 'complete') continue;
       const at = overdueAt(coverage.epochStatement(sink, epoch, asOf, policy), now);
       if (at !== undefined) times.push(at.getTime());
     }

@@ -22,6 +22,8 @@ const MOST_HELD = 8_000;
 const PAGE = 1_000;
 /** Entries taken in before what else is due on this thread has its turn. */
 const AT_A_TIME = 500;
+/** How far the clocks of two workers of one log may be apart for what one of them found to be looked at again in time. */
+const CLOCKS_APART_MS = 5_000;
 /** How long a status that may pass waits until it is stated, and one that will not; milliseconds. */
 const MAY_PASS_MS = 10_000;
 const WILL_STAY_MS = 1_000;
@@ -354,7 +356,7 @@ export class Lane {
       const key = keyOf(sink, epoch);
       const before = this.#epochs.get(key);
       const after = this.#statementOf(sink, epoch, now);
-      if (before !== undefined) compareEpoch(before, after, patience, concerned);
+      if (before !== undefined) compareEpoch(before, after, { now, patience }, concerned);
       this.#epochs.set(key, after);
       return { sink, epoch, state: coverage.state(), ...this.dueOf(after, now) };
     });
@@ -431,10 +433,11 @@ export class Lane {
         extents.push({ session, sink, epoch, first: from, last: end });
       }
       // A sink that is declared later may be a member by a second story alone.
-      for (const { sink, epoch, seq } of state.stories) {
+      // (All of the epoch: it may be beside the session, too.)
+      for (const { sink, epoch } of state.stories) {
         const isExtent = state.extents.some((one) => one.sink === sink && one.epoch === epoch);
         if (isExtent || !epochs.has(keyOf(sink, epoch))) continue;
-        extents.push({ session, sink, epoch, first: seq, last: seq + 1 });
+        extents.push({ session, sink, epoch, first: 1, last: OPEN_END });
       }
       own.forEach(({ first, last }, at) => {
         runs.push({ session, first, last, more: at === 0 && before >= 0 && first === before + 1 });
@@ -610,7 +613,7 @@ function leastPatience({ policies, declarations }: Pick<LogCoverage, 'policies' 
 function compareEpoch(
   before: EpochStatement,
   after: EpochStatement,
-  patience: number,
+  { now, patience }: { readonly now: Date; readonly patience: number },
   concerned: Concerned[],
 ): void {
   const { sink, epoch } = after;
@@ -641,8 +644,9 @@ function compareEpoch(
   if (JSON.stringify(before.ending) !== JSON.stringify(after.ending)) {
     concerned.push({ ...all, after: Math.min(after.matched + 2, OPEN_END - 1) });
   }
-  const quiet = Date.parse(after.last?.received ?? '') - Date.parse(before.last?.received ?? '');
-  // It may have counted as silent in between, for a session that goes by an earlier policy.
+  // It may have counted as silent until now, for a session that goes by an earlier policy: a line that came in time may
+  // have been under way when that was looked at.
+  const quiet = now.getTime() + CLOCKS_APART_MS - Date.parse(before.last?.received ?? '');
   if (quiet > patience * 1_000) concerned.push({ ...all, after: OPEN_END - 1 });
 }
 

@@ -426,4 +426,41 @@ describe('what one sink has to do with a session', () => {
     await expect.poll(row).toMatchObject({ coverage: 'silent', stated_index, receipt });
     expect(await checkAccounts(parts.connection)).toEqual([]);
   });
+
+  it('names it still when a statement comes after that, of a worker that died meanwhile', async () => {
+    const sink = await lone('fourth', { heartbeat: 2, lateness: 1 });
+    const session = `run-${++made}`;
+    await sink.open().say('session.open', { session }).send();
+    const { stated_index } = await looked(worker({}, 10_000), session);
+    await sink.stated('heartbeat').send();
+    await pool.query('update sessions set dirty = now(), due = now() where session = $1', [session]);
+    const underWay: Parameters<WorkerCollector['record']>[0][] = [];
+    const dying = worker({
+      record: (request) => {
+        underWay.push(request);
+        return Promise.reject(new Error('died as it was recorded'));
+      },
+    });
+    await expect(
+      (async () => {
+        for (let sweep = 0; sweep < 20; sweep++) await dying.sweep();
+      })(),
+    ).rejects.toThrow('died');
+    await looked(worker({}, 20_000), session);
+    for (const request of underWay)
+      expect(await parts.collector.service.record(request)).toMatchObject({ ok: true });
+    await covered(session, worker({}, 20_000));
+    expect(await looked(worker({}, 20_000), session)).toMatchObject({ stated_index });
+    expect(await checkAccounts(parts.connection)).toEqual([]);
+  });
+
+  it('that spoke in time is not silent for long, though a worker whose clock is ahead found it so', async () => {
+    const sink = await lone('fifth', { heartbeat: 2, lateness: 1 });
+    const session = `run-${++made}`;
+    await sink.open().say('session.open', { session }).send();
+    await expect.poll(() => covered(session, worker())).toBe('open');
+    expect(await covered(session, worker({}, 4_000))).toBe('silent');
+    await sink.stated('heartbeat').send();
+    await expect.poll(() => covered(session, worker())).toBe('open');
+  });
 });

@@ -536,11 +536,13 @@ export class AccountTurn {
         [batch.concerned.filter((one) => one.epoch === undefined), ''],
       ] as const) {
         await this.#json(
+          // (`offset 0`: one by one, by the index, whatever the planner knows of the table.)
           `update sessions s set dirty = coalesce(s.dirty, $3), due = $3
-           from (select distinct x.session from jsonb_to_recordset($2::jsonb)
+           from (select distinct c.session from jsonb_to_recordset($2::jsonb)
                    as t(sink text, epoch text, after bigint, upto bigint, before bigint)
-                 join session_epochs x on x.log = $1 and x.sink = t.sink ${epoch}
-                   and x.last > t.after and x.last <= t.upto and x.first < t.before) c
+                 cross join lateral (
+                   select x.session from session_epochs x where x.log = $1 and x.sink = t.sink ${epoch}
+                     and x.last > t.after and x.last <= t.upto and x.first < t.before offset 0) c) c
            where s.log = $1 and s.session = c.session`,
           concerned,
           now,
@@ -553,10 +555,13 @@ export class AccountTurn {
         now,
       );
       await this.#json(
-        `update sessions s set stated_index = t.index, stated_digest = decode(t.digest, 'hex')
+        // One that is not known yet is of a receipt that was not settled, or of none: it is looked at again.
+        `update sessions s set stated_index = t.index, stated_digest = decode(t.digest, 'hex'),
+           dirty = coalesce(s.dirty, $3), due = $3
          from jsonb_to_recordset($2::jsonb) as t(session text, index bigint, digest text)
-         where s.log = $1 and s.session = t.session`,
+         where s.log = $1 and s.session = t.session and s.stated_index is distinct from t.index`,
         batch.stated.filter((one) => 'session' in one),
+        now,
       );
       await this.#json(
         `update epoch_states e set stated_status = t.status, stated_digest = decode(t.digest, 'hex')
