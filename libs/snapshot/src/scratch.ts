@@ -224,17 +224,30 @@ export class Scratch {
   advance(to: string, keep: (each: Difference) => boolean = () => false): Difference[] {
     this.look();
     const done: Difference[] = [];
+    /** Of what was refused, some may have been done before. */
+    let refused: readonly Difference[] = [];
     for (let tries = 0; ; tries++) {
       const differences = this.#differencesTo(to).filter((each) => !keep(each));
+      if (refused.length > 0) {
+        const left = new Set(differences.map(({ root, path }) => `${root} ${keyOf(path)}`));
+        done.push(...refused.filter(({ root, path }) => !left.has(`${root} ${keyOf(path)}`)));
+        refused = [];
+      }
       if (differences.length > 0) {
         if (tries === TRIES) throw notAsWritten(differences);
-        for (const tree of this.#trees)
-          this.#apply(
-            tree,
-            to,
-            differences.filter(({ root }) => root === tree.root),
-          );
-        done.push(...differences);
+        try {
+          for (const tree of this.#trees)
+            this.#apply(
+              tree,
+              to,
+              differences.filter(({ root }) => root === tree.root),
+            );
+          done.push(...differences);
+        } catch (error) {
+          if (tries === TRIES - 1 || !isOtherwise(error)) throw error;
+          refused = differences;
+          this.#doubt = true;
+        }
         this.look();
         continue;
       }
@@ -427,6 +440,12 @@ export class Scratch {
       writer.close();
     }
   }
+}
+
+/** Whether something was not as it had been found: somebody is at it, or nobody told of a change. */
+function isOtherwise(error: unknown): boolean {
+  const { code } = (error instanceof RestoreError ? (error.cause ?? {}) : {}) as NodeJS.ErrnoException;
+  return ['EEXIST', 'ENOENT', 'ENOTDIR', 'EISDIR', 'ELOOP', 'ENOTEMPTY'].includes(code ?? '');
 }
 
 /** In the order that makes each possible: away, then there, then contents, then what surrounds them, deepest first. */

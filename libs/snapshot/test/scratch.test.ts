@@ -402,6 +402,23 @@ it('a server that puts a link in the place of a directory leads nobody out of th
   expect(pictured(at())).toEqual(pictured(root));
 });
 
+it('finds out anew what there is when it was not as it had been found', async () => {
+  writeFileSync(join(root, 'f'), 'one');
+  const one = capturer.capture();
+  writeFileSync(join(root, 'f'), 'two');
+  writeFileSync(join(root, 'g'), 'new');
+  const two = capturer.capture();
+  const scratch = await scratchOf(one);
+  let intrusions = 0;
+  const done = scratch.advance(two, ({ path }) => {
+    // Between the look and what is done about it.
+    if (path.toString() === 'g' && intrusions++ === 0) writeFileSync(at('g'), 'somebody');
+    return false;
+  });
+  expect(pictured(at())).toEqual(pictured(root));
+  expect(done.map(({ path, what }) => `${what} ${path.toString()}`).sort()).toContain('modified g');
+});
+
 it('two swaps while it advances: refused or right, never outside', async () => {
   const victim = join(folder, 'victim');
   mkdirSync(victim);
