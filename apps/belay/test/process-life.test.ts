@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 import {
   alive,
   freshFolder,
+  grandchildOf,
   node,
   program,
   proxied,
@@ -32,7 +33,7 @@ const members = (group: number): number[] =>
 /** Waits until the server and its grandchild are there; the number of their group. */
 async function groupWhenUp(run: Started): Promise<number> {
   await expect.poll(() => run.stdout().toString(), { timeout: 25_000 }).toContain('up');
-  const grandchild = Number(/pid (\d+)/.exec(run.stderr())?.[1]);
+  const grandchild = await grandchildOf(run);
   const group = groupOf(grandchild) as number;
   expect(group).not.toBe(groupOf(process.pid));
   expect(members(group)).toContain(grandchild);

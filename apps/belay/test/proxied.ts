@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import type { Readable, Writable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { readTrace, recordData, type TraceRecord } from '@belay/trace';
+import { expect } from 'vitest';
 
 export const BELAY = fileURLToPath(new URL('../bin/belay.js', import.meta.url));
 export const program = (name: string): string =>
@@ -40,6 +41,12 @@ export function start(args: readonly string[], env: Record<string, string> = {},
 /** `belay proxy` in front of `server.mjs STEP...`. */
 export const proxied = (steps: readonly string[], env: Record<string, string> = {}, read = true): Started =>
   start(['proxy', '--', node, program('server'), ...steps], env, read);
+
+/** Pid of the grandchild that the step `child` starts. It is told on stderr: what is on stdout may be here before it. */
+export async function grandchildOf({ stderr }: Started): Promise<number> {
+  await expect.poll(stderr, { timeout: 25_000 }).toMatch(/pid \d+\n/);
+  return Number(/pid (\d+)\n/.exec(stderr())?.[1]);
+}
 
 export const tracesIn = (folder: string): string[] =>
   readdirSync(folder)

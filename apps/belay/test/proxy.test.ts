@@ -10,6 +10,7 @@ import { describe, expect, test } from 'vitest';
 import {
   alive,
   freshFolder,
+  grandchildOf,
   node,
   program,
   proxied,
@@ -215,7 +216,7 @@ describe('process life', () => {
     async (how) => {
       const run = proxied(['child', 'say:up\\n', how === 'exit:0' ? how : 'wait:60000']);
       await expect.poll(() => run.stdout().length).toBeGreaterThan(0);
-      const pid = Number(/pid (\d+)/.exec(run.stderr())?.[1]);
+      const pid = await grandchildOf(run);
       expect(alive(pid)).toBe(how !== 'exit:0' || alive(pid));
       if (how !== 'exit:0') run.child.kill(how as NodeJS.Signals);
       await run.ended;
