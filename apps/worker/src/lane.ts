@@ -600,12 +600,17 @@ export function overdueAt(statement: EpochStatement, now: Date): Date | undefine
 
 /** After how many seconds without a line an epoch may be overdue for some session of the log: each has its own policy. */
 function leastPatience({ policies, declarations }: Pick<LogCoverage, 'policies' | 'declarations'>): number {
-  const declared = declarations.flatMap(({ heartbeat }) => heartbeat ?? []);
-  return Math.min(
-    ...policies.flatMap(({ heartbeat, lateness, closeTimeout }) => [
-      closeTimeout,
-      ...[heartbeat, ...declared].filter((each) => each > 0).map((each) => each + lateness),
-    ]),
+  // 0: none is expected.
+  const shorter = (a: number, b: number | undefined): number =>
+    b === undefined || b === 0 ? a : Math.min(a, b);
+  const declared = declarations.reduce(
+    (least, { heartbeat }) => shorter(least, heartbeat),
+    Number.POSITIVE_INFINITY,
+  );
+  return policies.reduce(
+    (least, { heartbeat, lateness, closeTimeout }) =>
+      Math.min(least, closeTimeout, shorter(declared, heartbeat) + lateness),
+    Number.POSITIVE_INFINITY,
   );
 }
 
